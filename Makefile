@@ -1,0 +1,47 @@
+# Everything sets itself up: `make demo` and `make test` work in a fresh clone.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo check test bench chaos docs format clean
+
+help: ## Show what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+setup: $(VENV)/.installed ## Install the package and its tools into a virtual environment of its own
+
+$(VENV)/.installed: pyproject.toml constraints.txt scripts/make-venv.sh
+	scripts/make-venv.sh "$(PYTHON)" "$(VENV)" '.[test,docs]'
+	touch $@
+
+demo: .venv-demo/.installed ## Train a small model several times, pick the best, all as one experiment
+	.venv-demo/bin/python examples/quickstart.py
+
+.venv-demo/.installed: pyproject.toml constraints.txt scripts/make-venv.sh
+	scripts/make-venv.sh "$(PYTHON)" .venv-demo '.'
+	touch $@
+
+check: setup ## Format, lint, types, docs and the fast tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(PYTEST) -q -m "not slow" tests
+	$(MAKE) --no-print-directory docs
+
+test: check ## Everything: `make check`, then the slow suites against real engines
+	$(PYTEST) -q -m slow tests
+
+docs: setup ## Build the documentation; a warning is an error
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+
+bench: setup ## Measure against other launchers, side by side
+	$(BIN)/python -m benchmarks
+
+format: setup ## Rewrite the sources the way `make check` wants them
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## Remove what was built
+	rm -rf $(VENV) .venv-demo .bench build dist docs/_build docs/apidocs .mypy_cache .ruff_cache .pytest_cache

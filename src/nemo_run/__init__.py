@@ -1,0 +1,101 @@
+"""Configure a machine-learning task once and run it anywhere.
+
+Importing this package loads nothing else: every name below is found on first use.
+"""
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+from nemo_run.package_info import __package_name__, __version__
+
+if _TYPE_CHECKING:
+    from nemo_run import api as api
+    from nemo_run import cli as cli
+    from nemo_run import config as config
+    from nemo_run import core as core
+    from nemo_run import exceptions as exceptions
+    from nemo_run import package_info as package_info
+    from nemo_run.api import autoconvert, dryrun_fn
+    from nemo_run.cli.lazy import LazyEntrypoint, lazy_imports
+    from nemo_run.config import Config, ConfigurableMixin, Partial, Script
+    from nemo_run.core.execution.base import Executor, ExecutorMacros, import_executor
+    from nemo_run.core.execution.launcher import FaultTolerance, Torchrun
+    from nemo_run.core.execution.local import LocalExecutor
+    from nemo_run.core.packaging.base import Packager
+    from nemo_run.help import help
+    from nemo_run.run.api import run
+    from nemo_run.run.experiment import Experiment
+    from nemo_run.run.plugin import ExperimentPlugin as Plugin
+
+__all__ = [
+    "Config",
+    "ConfigurableMixin",
+    "Executor",
+    "ExecutorMacros",
+    "Experiment",
+    "FaultTolerance",
+    "LazyEntrypoint",
+    "LocalExecutor",
+    "Packager",
+    "Partial",
+    "Plugin",
+    "Script",
+    "Torchrun",
+    "__package_name__",
+    "__version__",
+    "autoconvert",
+    "cli",
+    "dryrun_fn",
+    "help",
+    "import_executor",
+    "lazy_imports",
+    "run",
+]
+
+_HOMES = {
+    "Config": "config",
+    "ConfigurableMixin": "config",
+    "Executor": "core.execution.base",
+    "ExecutorMacros": "core.execution.base",
+    "Experiment": "run.experiment",
+    "FaultTolerance": "core.execution.launcher",
+    "LazyEntrypoint": "cli.lazy",
+    "LocalExecutor": "core.execution.local",
+    "Packager": "core.packaging.base",
+    "Partial": "config",
+    "Plugin": "run.plugin",
+    "Script": "config",
+    "Torchrun": "core.execution.launcher",
+    "autoconvert": "api",
+    "dryrun_fn": "api",
+    "import_executor": "core.execution.base",
+    "lazy_imports": "cli.lazy",
+}
+_NAMED_ELSEWHERE = {"Plugin": "ExperimentPlugin"}
+# `run` and `help` are modules that can be called, so that both uses hold in any order.
+_MODULES = {"api", "cli", "config", "core", "exceptions", "help", "package_info", "run"}
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _MODULES:
+        return _import_module(f"nemo_run.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'nemo_run' has no attribute {name!r}{_suggestion(name)}")
+    module = _import_module(f"nemo_run.{_HOMES[name]}")
+    value = globals()[name] = getattr(module, _NAMED_ELSEWHERE.get(name, name))
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_MODULES})
+
+
+def _suggestion(name: str) -> str:
+    # Tools probe for dunder names all the time.
+    if name.startswith("__"):
+        return ""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, [*__all__, *_MODULES], n=1)
+    return f". Did you mean {close[0]!r}?" if close else ""

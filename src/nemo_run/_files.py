@@ -1,0 +1,91 @@
+"""Files that are written whole or not at all, and directories only their owner can enter."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PRIVATE_FILE = 0o600
+PRIVATE_DIRECTORY = 0o700
+
+_STALE_TRIES = 5
+
+
+def make_private_directory(path: Path) -> Path:
+    """Return ``path``, creating it and its missing parents for their owner only."""
+    # Path.mkdir(parents=True) gives the parents it creates the default mode, so each is made here.
+    missing: list[Path] = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for path in reversed(missing):
+        path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+    return path
+
+
+def read_whole(path: str | os.PathLike[str]) -> bytes | None:
+    """Return the content of a file written by :func:`write_whole`, or None if it is not there."""
+    for left in reversed(range(_STALE_TRIES)):
+        try:
+            return _read(path)
+        except FileNotFoundError:
+            return None
+        except OSError as err:
+            # NFS says so when another machine replaced the file between our open and our read.
+            if err.errno != errno.ESTALE or not left:
+                raise
+    return None
+
+
+def write_whole(path: Path, data: bytes, *, mode: int = PRIVATE_FILE) -> None:
+    """Put ``data`` in place of what ``path`` holds.
+
+    1. A reader sees the old content or the new, never a part of either.
+    2. If it fails, or the process dies on the way, the old content stays.
+    3. No lock is taken: of two writers at once, the later one stays.
+    """
+    with _staged(path, data, mode) as staged:
+        staged.replace(path)
+
+
+def swap_whole(path: Path, old: bytes | None, new: bytes, *, mode: int = PRIVATE_FILE) -> bool:
+    """Write ``new`` if ``path`` still holds ``old`` (None: is still not there); say whether it did.
+
+    The comparison comes after the slow part, writing and syncing, so what another writer could
+    slip into is the few microseconds before the move. Where even that matters, take a lock too.
+    """
+    with _staged(path, new, mode) as staged:
+        if read_whole(path) != old:
+            return False
+        staged.replace(path)
+        return True
+
+
+@contextmanager
+def _staged(path: Path, data: bytes, mode: int) -> Iterator[Path]:
+    """Give a synced file with ``data`` next to ``path``, removed if it was not moved away."""
+    staged = path.with_name(f".{path.name[:100]}.{os.urandom(8).hex()}.tmp")
+    fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+        yield staged
+    finally:
+        with suppress(FileNotFoundError):
+            staged.unlink()
+
+
+def _read(path: str | os.PathLike[str]) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while part := os.read(fd, 65536):
+            parts.append(part)
+    finally:
+        os.close(fd)
+    return b"".join(parts)

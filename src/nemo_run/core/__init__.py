@@ -1,0 +1,1 @@
+"""What tasks are made of and where they run."""

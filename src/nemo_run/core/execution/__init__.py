@@ -1,0 +1,5 @@
+"""Executors: where a task runs and what to ask for there."""
+
+from nemo_run.core.execution.local import LocalExecutor
+
+__all__ = ["LocalExecutor"]

@@ -1,0 +1,236 @@
+"""Executors: descriptions of where a task runs and what to ask for there."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import difflib
+from dataclasses import dataclass, field
+from importlib import util as importlib_util
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+
+from nemo_run.config import ConfigurableMixin, get_nemorun_home
+from nemo_run.core.execution.launcher import LAUNCHER_MAP, Launcher
+from nemo_run.core.packaging.base import Packager
+from nemo_run.exceptions import ConfigError
+
+if TYPE_CHECKING:
+    from torchx.specs import Role
+    from typing_extensions import Self
+
+    from nemo_run.config import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What an executor can do; `Experiment` asks this and never for a class.
+
+    Attributes:
+        detach: jobs go on after the launching process has ended.
+        dependencies: the backend can hold a job back until others have ended.
+        groups: several tasks can be launched together and share their fate.
+        merged_groups: a group is one submission with one role for each task.
+        local_paths: jobs see the files of this machine under their own names.
+        retries: the backend starts a failed job again by itself.
+        time_limit: the backend ends a job after the time that the executor states.
+    """
+
+    detach: bool = False
+    dependencies: bool = False
+    groups: bool = False
+    merged_groups: bool = False
+    local_paths: bool = False
+    retries: bool = False
+    time_limit: bool = False
+
+
+@dataclass(kw_only=True)
+class ExecutorMacros(ConfigurableMixin):
+    """Names of the variables that hold, on a cluster, what is only known there.
+
+    A task's arguments and environment may contain the constants below; `apply` puts in the
+    variables of the executor at hand.
+    """
+
+    HEAD_NODE_IP_VAR: ClassVar[str] = "${head_node_ip_var}"
+    NPROC_PER_NODE_VAR: ClassVar[str] = "${nproc_per_node_var}"
+    NUM_NODES_VAR: ClassVar[str] = "${num_nodes_var}"
+    NODE_RANK_VAR: ClassVar[str] = "${node_rank_var}"
+    FT_LAUNCHER_CFG_PATH_VAR: ClassVar[str] = "${ft_launcher_cfg_path_var}"
+
+    head_node_ip_var: str
+    nproc_per_node_var: str
+    num_nodes_var: str
+    node_rank_var: str
+    het_group_host_var: str
+    ft_launcher_cfg_path_var: str = "FAULT_TOL_CFG_PATH"
+
+    @staticmethod
+    def group_host(index: int) -> str:
+        """Return the placeholder for the first host of a heterogeneous job's group."""
+        return f"$$${{het_group_host_var}}_{index}"
+
+    def apply(self, role: Role) -> Role:
+        """Return a copy of ``role`` with every argument and environment value substituted."""
+        role = copy.deepcopy(role)
+        role.args = [self.substitute(arg) for arg in role.args]
+        role.env = {name: self.substitute(value) for name, value in role.env.items()}
+        return role
+
+    def substitute(self, arg: str) -> str:
+        """Return ``arg`` with our placeholders filled in; others stay, and ``$$`` becomes ``$``."""
+        return Template(arg).safe_substitute(dataclasses.asdict(self))
+
+
+@runtime_checkable
+class LogSupportedExecutor(Protocol):
+    """An executor whose backend prints logs itself."""
+
+    @classmethod
+    def logs(cls, app_id: str, fallback_path: str | None) -> None: ...
+
+
+@dataclass(kw_only=True)
+class Executor(ConfigurableMixin):
+    """Where a task runs and what to ask for there.
+
+    An executor is a value: it can be printed, compared, copied and stored, and using it does not
+    change it. An experiment works on copies of its own, which it tells by `assign` where their
+    job lives.
+
+    A new executor is one file: a subclass that names its torchx scheduler in ``SCHEDULER``, the
+    scheduler, and an entry point of the group ``torchx.schedulers``.
+
+    Attributes:
+        packager: which code travels.
+        launcher: what is put in front of the command; a word of `LAUNCHER_MAP` will do.
+        env_vars: set for the task, over what it inherits.
+        retries: how often a failed task is started again.
+        experiment_id, job_dir: set by the experiment.
+    """
+
+    SCHEDULER: ClassVar[str] = ""
+    CAPABILITIES: ClassVar[Capabilities] = Capabilities()
+
+    packager: Packager = field(default_factory=Packager)
+    launcher: Launcher | str | None = None
+    env_vars: dict[str, str] = field(default_factory=dict)
+    retries: int = 0
+    experiment_id: str | None = None
+    job_dir: str = ""
+    experiment_dir: str = field(init=False, default="")
+    _launcher_setup: bool = field(init=False, default=False)
+
+    def info(self) -> str:
+        """Return how a status table names this executor."""
+        return type(self).__qualname__
+
+    def clone(self) -> Self:
+        """Return an independent copy with what the constructor takes."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
+        return type(self)(**copy.deepcopy(fields))
+
+    def to_config(self) -> Config[Any]:
+        """Return a config with every field that the constructor takes."""
+        return super().to_config()
+
+    def get_launcher(self) -> Launcher:
+        """Return the launcher as an object: a word looked up, a plain one for None.
+
+        Raises:
+            ConfigError: there is no launcher of that name.
+        """
+        if self.launcher is None:
+            return Launcher()
+        if isinstance(self.launcher, Launcher):
+            return self.launcher
+        if not isinstance(self.launcher, str):
+            raise ConfigError(
+                f"A launcher is a Launcher or the name of one, not {self.launcher!r}."
+            )
+        if self.launcher not in LAUNCHER_MAP:
+            close = difflib.get_close_matches(self.launcher, LAUNCHER_MAP, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise ConfigError(
+                f"There is no launcher {self.launcher!r}.{hint} "
+                f"Known: {', '.join(sorted(LAUNCHER_MAP))}."
+            )
+        return LAUNCHER_MAP[self.launcher]()
+
+    def assign(self, exp_id: str, exp_dir: str, task_id: str, task_dir: str) -> None:
+        """Tell this executor, a copy of the user's, which job it belongs to."""
+        raise NotImplementedError(f"{type(self).__name__} does not say where its jobs live.")
+
+    def nnodes(self) -> int:
+        """Return the number of nodes asked for."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how many nodes it uses.")
+
+    def nproc_per_node(self) -> int:
+        """Return the number of processes a launcher such as torchrun starts on each node."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how many tasks it runs.")
+
+    def macro_values(self) -> ExecutorMacros | None:
+        """Return the backend's variables, or None where nothing is to be substituted."""
+        return None
+
+    def python(self) -> str:
+        """Return the interpreter that runs Python tasks."""
+        return "python"
+
+    def get_launcher_prefix(self) -> list[str] | None:
+        """Return the profiler's arguments, its folder made, or None where profiling is off."""
+        launcher = self.get_launcher()
+        if launcher.nsys_profile:
+            (Path(self.job_dir) / launcher.nsys_folder).mkdir(parents=True, exist_ok=True)
+        return launcher.get_nsys_prefix(profile_dir=self.job_dir)
+
+    def get_nsys_entrypoint(self) -> tuple[str, str]:
+        """Return the profiler's program, and an argument to put last (empty for none)."""
+        return "nsys", ""
+
+    def supports_launcher_transform(self) -> bool:
+        """Tell whether a launcher may replace the command by a script."""
+        return False
+
+    def package_configs(self, *cfgs: tuple[str, str]) -> list[str]:
+        """Write each ``(name, content)`` below the job directory; return the paths the job sees."""
+        paths = []
+        for name, content in cfgs:
+            path = Path(self.job_dir) / "configs" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+            paths.append(str(path))
+        return paths
+
+    def create_job_dir(self) -> None:
+        """Make the job directory; it may be there already."""
+        Path(self.job_dir).mkdir(parents=True, exist_ok=True)
+
+    def cleanup(self, handle: str) -> None:
+        """Remove what an ended job left at its backend."""
+
+
+def import_executor(
+    name: str, file_path: str | None = None, call: bool = True, **kwargs: Any
+) -> Executor:
+    """Return the executor called ``name`` in a Python file, by default ``<home>/executors.py``.
+
+    A function of that name is called with ``kwargs``; with ``call=False`` it is returned.
+
+    Raises:
+        ConfigError: there is no such file.
+        AttributeError: nothing in it has that name.
+    """
+    path = Path(file_path) if file_path else Path(get_nemorun_home()) / "executors.py"
+    spec = importlib_util.spec_from_file_location("executors", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ConfigError(
+            f"Cannot load executor {name!r}: there is no Python file {str(path)!r}. "
+            "Create it, or pass file_path."
+        )
+    module = importlib_util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Any = getattr(module, name)
+    return found(**kwargs) if call and callable(found) else found  # type: ignore[no-any-return]

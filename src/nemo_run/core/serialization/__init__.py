@@ -1,0 +1,1 @@
+"""Configs as text: compact (zlib-JSON) for machines, YAML for people."""

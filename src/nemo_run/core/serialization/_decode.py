@@ -1,0 +1,109 @@
+"""Turn a stored JSON document back into the config it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import fiddle as fdl
+from fiddle._src.experimental.serialization import PyrefPolicy, find_node_traverser
+from fiddle._src.signatures import SignatureInfo, get_signature
+
+from nemo_run import _buildables, config
+from nemo_run.core.serialization import _format, _references
+from nemo_run.exceptions import ConfigError
+
+
+def decode(document: Mapping[str, Any], policy: PyrefPolicy | None = None) -> Any:
+    """Return the value that ``document`` stores, importing what it names.
+
+    Raises:
+        ConfigError: this is not a stored config.
+        PyrefPolicyError: the policy refuses something that the document names.
+        ModuleNotFoundError, AttributeError: something it names is not there.
+    """
+    try:
+        root, objects = document["root"], document["objects"]
+    except (KeyError, TypeError) as err:
+        raise ConfigError("This is not a stored config: it has no root or no objects.") from err
+    return _Decoder(objects, policy).value(root)
+
+
+class _Decoder:
+    def __init__(self, objects: Mapping[str, Any], policy: PyrefPolicy | None) -> None:
+        self._objects = objects
+        self._policy = policy
+        self._values: dict[str, Any] = {}
+        self._imported: dict[tuple[str, str], Any] = {}
+        self._signatures: dict[int, SignatureInfo] = {}
+
+    def value(self, node: Any) -> Any:
+        if type(node) is not dict:
+            return node
+        kind = node["type"]
+        if kind == _format.LEAF:
+            return node["value"]
+        if kind == _format.REF:
+            return self._referenced(node["key"])
+        if kind == _format.PYREF:
+            return self._import(node["module"], node["name"])
+        return self._object(node)
+
+    def _referenced(self, name: str) -> Any:
+        if name not in self._values:
+            self._values[name] = self.value(self._objects[name])
+        return self._values[name]
+
+    def _object(self, node: Mapping[str, Any]) -> Any:
+        key = (node["type"]["module"], node["type"]["name"])
+        values = [self.value(child) for _, child in node["items"]]
+        if key == _format.METADATA:
+            return tuple(values)
+        metadata = self.value(node["metadata"])
+        if key in _BUILDABLES:
+            return self._buildable(_BUILDABLES[key], values, metadata)
+        if key[0] == "builtins" and key[1] in _CONTAINERS:
+            return _CONTAINERS[key[1]](values, metadata)
+        if key == _format.CALL:
+            return metadata(*values)
+        cls = self._import(*key)
+        traverser = find_node_traverser(cls) if isinstance(cls, type) else None
+        if traverser is None:
+            raise ConfigError(f"A stored config holds a {key[0]}:{key[1]}, which has no reader.")
+        if issubclass(cls, fdl.Buildable):
+            return self._buildable(cls, values, metadata)
+        return traverser.unflatten(values, metadata)
+
+    def _buildable(self, cls: type[Any], values: list[Any], metadata: tuple[Any, ...]) -> Any:
+        target, names, tags = metadata[:3]
+        signature = self._signatures.get(id(target))
+        if signature is None:
+            signature = SignatureInfo(signature=get_signature(target))
+            self._signatures[id(target)] = signature
+        return _buildables.make(
+            cls, target, dict(zip(names, values, strict=True)), tags=tags, signature=signature
+        )
+
+    def _import(self, module: str, name: str) -> Any:
+        key = (module, name)
+        if key not in self._imported:
+            self._imported[key] = _references.load(module, name, self._policy)
+        return self._imported[key]
+
+
+_BUILDABLES: dict[tuple[str, str], type[Any]] = {
+    ("nemo_run.config", "Config"): config.Config,
+    ("nemo_run.config", "Partial"): config.Partial,
+    ("fiddle._src.config", "Config"): fdl.Config,
+    ("fiddle._src.partial", "Partial"): fdl.Partial,
+}
+
+_CONTAINERS: dict[str, Callable[[list[Any], Any], Any]] = {
+    "list": lambda values, _: values,
+    "tuple": lambda values, _: tuple(values),
+    "dict": lambda values, keys: dict(zip(keys, values, strict=True)),
+    "set": lambda values, _: set(values),
+    "frozenset": lambda values, _: frozenset(values),
+    "bytes": lambda values, _: values[0].encode("raw_unicode_escape"),
+    "slice": lambda values, _: slice(*values),
+}

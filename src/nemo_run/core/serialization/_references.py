@@ -1,0 +1,58 @@
+"""Functions, classes and enum members by the name they are imported under."""
+
+from __future__ import annotations
+
+import enum
+import types
+from importlib import import_module
+from typing import Any
+
+from fiddle._src.experimental.serialization import PyrefPolicy, PyrefPolicyError
+from fiddle._src.special_overrides import (
+    maybe_get_module_override_for_migrated_serialization_symbol as moved_to,
+)
+
+REFERABLE = (
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    enum.Enum,
+)
+
+
+def name_of(value: Any) -> tuple[str, str]:
+    """Return the module and dotted name that ``value`` says it has; they may be wrong."""
+    if isinstance(value, enum.Enum):
+        return type(value).__module__, f"{type(value).__qualname__}.{value.name}"
+    if isinstance(value, types.MethodType) and isinstance(value.__self__, type):
+        # The function's own name is that of the class that defined it, perhaps a parent.
+        return value.__self__.__module__, f"{value.__self__.__qualname__}.{value.__name__}"
+    return value.__module__ or "builtins", value.__qualname__
+
+
+def load(module: str, name: str, policy: PyrefPolicy | None = None) -> Any:
+    """Import ``name`` from ``module``.
+
+    Raises:
+        PyrefPolicyError: the policy refuses it.
+        ModuleNotFoundError, AttributeError: it is not there; the message says what named it.
+    """
+    if policy is not None and not policy.allows_import(module, name):
+        raise PyrefPolicyError(policy, module, name, PyrefPolicyError.PRE_IMPORT)
+    module = moved_to(module, name)
+    try:
+        value = import_module(module)
+    except ModuleNotFoundError as err:
+        raise ModuleNotFoundError(
+            f"{err} (a stored config names {module}:{name}). Make it importable here.",
+            name=err.name,
+        ) from err
+    try:
+        for part in name.split("."):
+            value = getattr(value, part)
+    except AttributeError as err:
+        raise AttributeError(f"{err} (a stored config names {module}:{name}).") from err
+    if policy is not None and not policy.allows_value(value):
+        raise PyrefPolicyError(policy, module, name, value)
+    return value

@@ -1,0 +1,94 @@
+"""Look at a stored config without importing or calling anything it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nemo_run.core.serialization import _format
+from nemo_run.core.serialization._envelope import unseal
+from nemo_run.exceptions import ConfigError
+
+
+@dataclass(frozen=True)
+class Peek:
+    """Something stored that would have to be imported to become real.
+
+    ``kind`` is ``Config`` or ``Partial``, or the type's name as ``module:name``; ``target`` is
+    the callable as ``module:name``.
+    """
+
+    kind: str
+    target: str = ""
+    arguments: Mapping[str | int, Any] = field(default_factory=dict)
+
+
+def peek(text: str) -> Any:
+    """Return what ``text`` stores as plain data.
+
+    Buildables are `Peek` objects, references are ``module:name`` strings, and lists, tuples,
+    dicts, sets and bytes are themselves.
+
+    Raises:
+        ConfigError: this is not a stored config.
+    """
+    document = unseal(text)
+    try:
+        return _Peeker(document["objects"]).value(document["root"])
+    except (KeyError, TypeError, IndexError) as err:
+        raise ConfigError(f"This is not a stored config: {err!r}.") from err
+
+
+class _Peeker:
+    def __init__(self, objects: Mapping[str, Any]) -> None:
+        self._objects = objects
+        self._values: dict[str, Any] = {}
+
+    def value(self, node: Any) -> Any:
+        if not isinstance(node, dict):
+            return node
+        kind = node["type"]
+        if kind == _format.LEAF:
+            return node["value"]
+        if kind == _format.PYREF:
+            return f"{node['module']}:{node['name']}"
+        if kind == _format.REF:
+            name = node["key"]
+            if name not in self._values:
+                self._values[name] = self.value(self._objects[name])
+            return self._values[name]
+        return self._object(node)
+
+    def _object(self, node: Mapping[str, Any]) -> Any:
+        key = (node["type"]["module"], node["type"]["name"])
+        values = [self.value(child) for _, child in node["items"]]
+        if key == _format.METADATA:
+            return tuple(values)
+        metadata = self.value(node["metadata"])
+        if key in _format.BUILDABLES:
+            target, names = metadata[:2]
+            return Peek(_format.BUILDABLES[key], target, dict(zip(names, values, strict=True)))
+        if key[0] == "builtins":
+            return _plain(key[1], values, metadata)
+        if key == _format.CALL:
+            return Peek("call", metadata, dict(enumerate(values)))
+        return Peek(f"{key[0]}:{key[1]}", arguments=dict(enumerate(values)))
+
+
+def _plain(name: str, values: list[Any], metadata: Any) -> Any:
+    if name == "dict":
+        return dict(zip(metadata, values, strict=True))
+    if name == "tuple":
+        return tuple(values)
+    if name in ("set", "frozenset"):
+        # A Peek cannot be hashed where its arguments cannot.
+        try:
+            return frozenset(values) if name == "frozenset" else set(values)
+        except TypeError:
+            return values
+    if name == "bytes":
+        return values[0].encode("raw_unicode_escape")
+    if name == "slice":
+        return slice(*values)
+    return values

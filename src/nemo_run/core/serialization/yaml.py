@@ -1,0 +1,53 @@
+"""Configs as YAML."""
+
+from __future__ import annotations
+
+from typing import Any, TextIO
+
+import yaml
+
+from nemo_run.core.serialization._mapping import TARGET, from_mapping, to_mapping
+from nemo_run.exceptions import ConfigError
+
+__all__ = ["YamlSerializer", "from_mapping", "to_mapping"]
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+class YamlSerializer:
+    """Writes configs as YAML that people can read, and reads them back."""
+
+    def serialize(self, cfg: Any, stream: TextIO | None = None) -> str:
+        """Return ``cfg`` as YAML with sorted keys, written to ``stream`` too if one is given.
+
+        Shared configs are written once for each place they are used in.
+
+        Raises:
+            UnserializableError: something inside has no such form.
+        """
+        text: str = yaml.dump(
+            to_mapping(cfg), Dumper=_Dumper, default_flow_style=False, allow_unicode=True
+        )
+        if stream is not None:
+            stream.write(text)
+        return text
+
+    def deserialize(self, serialized: str) -> Any:
+        """Return the config in ``serialized``, importing what it names.
+
+        Raises:
+            ConfigError: it has no ``_target_``, is not YAML, or names what is not there.
+        """
+        try:
+            data = yaml.safe_load(serialized)
+        except yaml.YAMLError as err:
+            raise ConfigError(f"This is not YAML: {err}") from err
+        if not isinstance(data, dict) or TARGET not in data:
+            raise ConfigError(
+                f"This YAML describes no task: it has no {TARGET} at the top. "
+                f"Add one that names the function, such as {TARGET}: my_package.train"
+            )
+        return from_mapping(data)

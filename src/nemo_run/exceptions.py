@@ -1,0 +1,139 @@
+"""Everything nemo_run raises on purpose.
+
+Messages have three parts: what could not be done, why, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchx.specs import AppState
+
+
+class NemoRunError(Exception):
+    """Base of every error below: catch this to catch them all."""
+
+
+class ConfigError(NemoRunError, ValueError, AssertionError):
+    """A setting is wrong. Found before anything was submitted.
+
+    Also an ``AssertionError``, since scripts may have caught that for wrong settings.
+    """
+
+
+class SetValueError(ConfigError):
+    """A value could not be assigned at the given path of a config."""
+
+
+class UnserializableError(ConfigError):
+    """A value cannot travel to where the task runs.
+
+    Attributes:
+        path: where the value sits inside the config, such as ``<root>.model.layers[0]``.
+        value: the value itself.
+    """
+
+    def __init__(self, message: str, *, path: str, value: object) -> None:
+        super().__init__(message)
+        self.path = path
+        self.value = value
+
+
+class UnsupportedError(ConfigError):
+    """The chosen executor cannot do what was asked of it."""
+
+
+class MissingDependencyError(ConfigError, ImportError):
+    """An optional package is not installed, or not in a version we can use.
+
+    Attributes:
+        extra: the extra to install, as in ``pip install 'nemo_run[extra]'``.
+    """
+
+    def __init__(self, message: str, *, extra: str) -> None:
+        super().__init__(message)
+        self.extra = extra
+
+
+class PackagingError(NemoRunError):
+    """The code that should travel could not be collected or staged."""
+
+
+class BackendError(NemoRunError):
+    """A cluster, or the way to it, said no.
+
+    Attributes:
+        backend: name of the scheduler, such as ``local_persistent``.
+        operation: what was being done, such as ``submit``.
+        detail: what the cluster said, word for word.
+    """
+
+    def __init__(
+        self, message: str, *, backend: str = "", operation: str = "", detail: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.backend = backend
+        self.operation = operation
+        self.detail = detail
+
+
+class AuthenticationError(BackendError):
+    """The cluster does not accept our credentials."""
+
+
+class SubmitError(BackendError):
+    """The cluster did not accept a job."""
+
+
+class JobNotFoundError(BackendError):
+    """Neither our records nor the cluster know the job."""
+
+
+class BackendUnavailableError(BackendError):
+    """The cluster cannot be reached right now. Worth trying again; says nothing about the job."""
+
+
+class JobFailedError(NemoRunError):
+    """A job of the user's did not succeed.
+
+    Attributes:
+        state: how it ended.
+        exit_code: of the job's process, or None where it is not known.
+        tail: the last lines of its log.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        state: AppState,
+        exit_code: int | None = None,
+        tail: Sequence[str] = (),
+    ) -> None:
+        super().__init__(message)
+        self.state = state
+        self.exit_code = exit_code
+        self.tail = tuple(tail)
+
+
+class UnknownStatusError(NemoRunError):
+    """The state of a job could not be found out."""
+
+
+class PersistentSacctFailure(NemoRunError):
+    """Slurm's accounting could not be asked. Kept for scripts that catch it; never ends a job."""
+
+
+class RecordError(NemoRunError):
+    """A file of ours cannot be read.
+
+    Attributes:
+        path: the file.
+    """
+
+    def __init__(self, message: str, *, path: Path) -> None:
+        super().__init__(message)
+        self.path = path

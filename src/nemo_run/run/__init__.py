@@ -1,0 +1,25 @@
+"""Running tasks. The package can be called: ``nemo_run.run(task)``."""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+
+class _CallablePackage(ModuleType):
+    """``nemo_run.run`` is this package and the function `nemo_run.run.api.run`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return import_module("nemo_run.run.api").run(*args, **kwargs)
+
+
+_SUBMODULES = {"api", "experiment", "job", "logs", "plugin", "task", "torchx_backend", "utils"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+sys.modules[__name__].__class__ = _CallablePackage
