@@ -10,6 +10,7 @@ import fcntl
 import json
 import logging
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator, Mapping
@@ -78,6 +79,19 @@ def mask(value: Any) -> Any:
     return value if value is None or value == "" or is_reference(value) else MASK
 
 
+_SECRET_NAME = re.compile(
+    r"(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|PRIVATE_KEY|API_?KEY|ACCESS_KEY|AUTH)",
+    re.IGNORECASE,
+)
+
+
+def mask_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Return ``env`` to be shown to people: values of variables that sound secret are masked."""
+    return {
+        name: mask(value) if _SECRET_NAME.search(name) else value for name, value in env.items()
+    }
+
+
 def redact(obj: Any) -> Any:
     """Return ``obj`` as plain data that may be shown, stored or logged.
 
@@ -115,7 +129,8 @@ class CredentialStore:
 
     1. The file is written whole, readable by its owner only.
     2. A file that others can read is not used, neither for reading nor for adding to it.
-    3. Several processes may put at once, and none loses what another has put.
+    3. Several processes may put at once, and none loses what another has put (on a network file
+       system without locks this is likely, not certain).
     """
 
     def __init__(self, home: Path | None = None) -> None:

@@ -54,8 +54,8 @@ def write_whole(path: Path, data: bytes, *, mode: int = PRIVATE_FILE) -> None:
 def swap_whole(path: Path, old: bytes | None, new: bytes, *, mode: int = PRIVATE_FILE) -> bool:
     """Write ``new`` if ``path`` still holds ``old`` (None: is still not there); say whether it did.
 
-    The comparison comes after the slow part, writing and syncing, so what another writer could
-    slip into is the few microseconds before the move. Where even that matters, take a lock too.
+    The comparison comes after the slow part, writing and syncing, so that another writer can only
+    slip into the moment before the move. Where even that matters, take a lock too.
     """
     with _staged(path, new, mode) as staged:
         if read_whole(path) != old:

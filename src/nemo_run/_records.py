@@ -245,7 +245,9 @@ class JobStore:
     def put(self, record: JobRecord) -> JobRecord:
         """Remember ``record`` and return what is remembered now: see :func:`advance`.
 
-        A damaged record is replaced; one that a later release wrote is not.
+        A damaged record is replaced; one that a later release wrote is not. Of two processes that
+        write about the same job in the same instant, the later one may not have seen the other's
+        news; asking the backend again mends that.
 
         Raises:
             RecordError: it could not be written, or a later release wrote the one that is there.

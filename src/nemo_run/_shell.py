@@ -50,10 +50,10 @@ def render(argv: Sequence[str], expand: Collection[str] = ()) -> str:
     if isinstance(argv, str):
         raise TypeError(f"argv is a list of arguments, not one text: {argv!r}")
     check_names(expand)
-    words = [_word(arg, expand) for arg in argv]
-    if words and (words[0] in _RESERVED or words[0][0] in "-+%" or "=" in words[0]):
-        # Empty quotes change nothing but how it is read: not as a keyword, an assignment, a job,
-        # or, for a text that follows ``sh -c``, an option.
+    words = [_word(arg, expand, what=f"argument {n}") for n, arg in enumerate(argv)]
+    if words and (words[0] in _RESERVED or words[0][0] in "-+" or "=" in words[0]):
+        # Empty quotes change nothing but how it is read: not as a keyword or an assignment, nor,
+        # for a text that follows ``sh -c``, as an option.
         words[0] = f"''{words[0]}"
     return " ".join(words)
 
@@ -61,7 +61,7 @@ def render(argv: Sequence[str], expand: Collection[str] = ()) -> str:
 def assignment(name: str, value: str, expand: Collection[str] = ()) -> str:
     """Render ``name=value`` for a shell: see :func:`render`."""
     check_names((name, *expand))
-    return f"{name}={_word(value, expand)}"
+    return f"{name}={_word(value, expand, what=f'the value of {name}')}"
 
 
 def export(name: str, value: str, expand: Collection[str] = ()) -> str:
@@ -79,10 +79,12 @@ def check_names(names: Collection[str]) -> None:
             )
 
 
-def _word(text: str, expand: Collection[str]) -> str:
+def _word(text: str, expand: Collection[str], *, what: str) -> str:
     if "\0" in text:
+        # The text itself is not shown: the value of a variable may be a secret.
         raise ConfigError(
-            f"{text!r} contains a NUL character, which no argument or variable can hold. Remove it."
+            f"A command could not be built: {what} contains a NUL character, which neither an "
+            "argument nor a variable can hold. Remove it."
         )
     parts = []
     end = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload, runtime_checkable
 
 import fiddle as fdl
 from fiddle._src.config import ordered_arguments
@@ -24,6 +24,7 @@ ROOT_TYPER_NAMESPACE = "nemo_run.typer"
 
 T = TypeVar("T")
 F = Callable[..., T]
+ToBuildable = Callable[..., Any]
 
 
 @runtime_checkable
@@ -45,16 +46,29 @@ def __getattr__(name: str) -> Any:
 
 
 @overload
-def autoconvert(fn: F[T], *, partial: bool = False) -> Callable[..., Config[T]]: ...
+def autoconvert(
+    fn: F[T], *, partial: Literal[False] = False, to_buildable_fn: ToBuildable | None = None
+) -> Callable[..., Config[T]]: ...
 @overload
 def autoconvert(
-    fn: None = None, *, partial: bool = False, to_buildable_fn: Callable[..., Any] = ...
+    fn: F[T], *, partial: Literal[True], to_buildable_fn: ToBuildable | None = None
+) -> Callable[..., Partial[T]]: ...
+@overload
+def autoconvert(
+    fn: None = None,
+    *,
+    partial: Literal[False] = False,
+    to_buildable_fn: ToBuildable | None = None,
 ) -> Callable[[F[T]], Callable[..., Config[T]]]: ...
+@overload
+def autoconvert(
+    fn: None = None, *, partial: Literal[True], to_buildable_fn: ToBuildable | None = None
+) -> Callable[[F[T]], Callable[..., Partial[T]]]: ...
 def autoconvert(
     fn: F[Any] | None = None,
     *,
     partial: bool = False,
-    to_buildable_fn: Callable[..., Any] | None = None,
+    to_buildable_fn: ToBuildable | None = None,
 ) -> Any:
     """Make a function that returns objects into one that returns their configs.
 
@@ -67,7 +81,11 @@ def autoconvert(
         TypeError: (when called) nothing in the result is a config.
     """
     if fn is None:
-        return functools.partial(autoconvert, partial=partial, to_buildable_fn=to_buildable_fn)
+        return lambda fn: _autoconverted(fn, partial, to_buildable_fn)
+    return _autoconverted(fn, partial, to_buildable_fn)
+
+
+def _autoconverted(fn: F[Any], partial: bool, to_buildable_fn: ToBuildable | None) -> Any:
     convert = to_buildable_fn or default_autoconfig_buildable
     kind: type[Any] = Partial if partial else Config
 
@@ -124,6 +142,7 @@ def dryrun_fn(
         TypeError: this is not a task.
     """
     from rich.table import Table
+    from rich.text import Text
 
     from nemo_run.core.frontend.console.api import CONSOLE, CustomConfigRepr
 
@@ -143,7 +162,8 @@ def dryrun_fn(
         raise TypeError(
             f"Need a run.Partial, run.Config or run.Script to look at, got {configured_fn!r}."
         )
-    CONSOLE.print(f"[bold cyan]Dry run for task {title}:[/bold cyan]")
+    # Text is printed as it is; in markup a name such as :train: would become a picture.
+    CONSOLE.print(Text(f"Dry run for task {title}:", style="bold cyan"))
     CONSOLE.print(table)
     if executor is not None:
         about = Table(show_header=False)

@@ -238,7 +238,13 @@ class ConfigurableMixin(_Drawable):
                 f"{type(self).__name__} is not a dataclass, so its config is not known. "
                 "Override to_config()."
             )
-        return typing.cast("Config[Any]", _buildables.from_dataclass(self, Config))
+        try:
+            return typing.cast("Config[Any]", _buildables.from_dataclass(self, Config))
+        except (AttributeError, TypeError, ValueError) as err:
+            raise NotImplementedError(
+                f"The config of this {type(self).__name__} is not known: {err}. "
+                "Override to_config()."
+            ) from err
 
     def diff(self, old: ConfigurableMixin, trim: bool = True, **kwargs: Any) -> Graph:
         """Return a Graphviz graph of what changed from ``old`` to this."""

@@ -35,6 +35,7 @@ class Capabilities:
         local_paths: jobs see the files of this machine under their own names.
         retries: the backend starts a failed job again by itself.
         time_limit: the backend ends a job after the time that the executor states.
+        poll_s: pause between two looks at a job, at first and once it has been running for long.
     """
 
     detach: bool = False
@@ -44,6 +45,7 @@ class Capabilities:
     local_paths: bool = False
     retries: bool = False
     time_limit: bool = False
+    poll_s: tuple[float, float] = (2.0, 60.0)
 
 
 @dataclass(kw_only=True)

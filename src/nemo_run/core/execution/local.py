@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from nemo_run._replica import SlotRequest
 from nemo_run.core.execution.base import Capabilities, Executor
 
 logger = logging.getLogger(__name__)
@@ -24,16 +26,29 @@ class LocalExecutor(Executor):
         ntasks_per_node: how many processes torchrun starts.
         nodes: more than one needs ``MASTER_ADDR``, ``MASTER_PORT`` and ``NODE_RANK`` to be set.
         time_limit_s: end an attempt that takes longer; the job has then failed.
+        gpus: wait until that many GPUs of this machine are not used by other jobs of ours, and
+            show the task only those.
+        jobs_at_a_time: wait while that many jobs, of all that state this, are running.
+        separate_streams: keep stdout and stderr in files of their own; the order between them is
+            then not known.
     """
 
     SCHEDULER: ClassVar[str] = "local_persistent"
     CAPABILITIES: ClassVar[Capabilities] = Capabilities(
-        detach=True, groups=True, local_paths=True, retries=True, time_limit=True
+        detach=True,
+        groups=True,
+        local_paths=True,
+        retries=True,
+        time_limit=True,
+        poll_s=(0.02, 0.2),
     )
 
     ntasks_per_node: int = 1
     nodes: int = 1
     time_limit_s: float | None = None
+    gpus: int = 0
+    jobs_at_a_time: int | None = None
+    separate_streams: bool = False
 
     def assign(self, exp_id: str, exp_dir: str, task_id: str, task_dir: str) -> None:
         self.experiment_id = exp_id
@@ -48,3 +63,25 @@ class LocalExecutor(Executor):
 
     def python(self) -> str:
         return sys.executable
+
+    def slots(self, environ: Mapping[str, str]) -> tuple[SlotRequest, ...]:
+        """Return what a job has to wait for.
+
+        Raises:
+            ConfigError: this machine does not have as many GPUs as were asked for.
+        """
+        wanted = []
+        if self.gpus:
+            wanted.append(SlotRequest.gpus(self.gpus, _gpu_names(environ)))
+        if self.jobs_at_a_time is not None:
+            wanted.append(SlotRequest.jobs(self.jobs_at_a_time))
+        return tuple(wanted)
+
+
+def _gpu_names(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the GPUs that this process may use."""
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return tuple(name.strip() for name in visible.split(",") if name.strip())
+    numbers = (path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia*"))
+    return tuple(sorted((n for n in numbers if n.isdecimal()), key=int))

@@ -11,6 +11,7 @@ from fiddle._src.signatures import SignatureInfo, get_signature
 
 from nemo_run import _buildables, config
 from nemo_run.core.serialization import _format, _references
+from nemo_run.core.serialization._envelope import seal, unseal
 from nemo_run.exceptions import ConfigError
 
 
@@ -107,3 +108,40 @@ _CONTAINERS: dict[str, Callable[[list[Any], Any], Any]] = {
     "bytes": lambda values, _: values[0].encode("raw_unicode_escape"),
     "slice": lambda values, _: slice(*values),
 }
+
+
+class Stored:
+    """A stored buildable whose arguments are decoded one by one, when asked for.
+
+    So one that cannot be imported here does not keep the others from being read.
+    """
+
+    def __init__(self, text: str) -> None:
+        document = unseal(text)
+        self._objects = document["objects"]
+        self._decoder = _Decoder(self._objects, None)
+        node = self._objects[document["root"]["key"]]
+        metadata = self._objects[node["metadata"]["key"]]
+        target, names = (child for _, child in metadata["items"][:2])
+        self.target = f"{target['module']}:{target['name']}"
+        self._nodes = dict(
+            zip(self._decoder.value(names), (child for _, child in node["items"]), strict=True)
+        )
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._nodes
+
+    def argument(self, name: str, default: Any = None) -> Any:
+        """Return one argument, importing what it names, or ``default`` if it is not stored.
+
+        Raises:
+            ModuleNotFoundError, AttributeError: something it names is not there.
+        """
+        return self._decoder.value(self._nodes[name]) if name in self._nodes else default
+
+
+def split_stored(text: str) -> list[str]:
+    """Return the texts of the items of a stored list, without importing what they name."""
+    document = unseal(text)
+    root = document["objects"][document["root"]["key"]]
+    return [seal({**document, "root": item}) for _, item in root["items"]]

@@ -67,7 +67,8 @@ class _Encoder:
             "version": _format.VERSION,
         }
 
-    def _node(self, value: Any, *, data: bool) -> Node:
+    def _node(self, value: Any, *, data: bool, hashed: bool = False) -> Node:
+        """Return the node of ``value``; ``hashed`` where a set or a dict's keys need its hash."""
         kind = type(value)
         if kind in _format.LEAF_TYPES:
             return {"type": _format.LEAF, "value": value} if data else value
@@ -79,22 +80,22 @@ class _Encoder:
             raise self._refuse(value, "it contains itself", "Take the cycle out.")
         self._open.add(id(value))
         try:
-            return self._object(value, data=data)
+            return self._object(value, data=data, hashed=hashed)
         finally:
             self._open.discard(id(value))
 
-    def _object(self, value: Any, *, data: bool) -> Node:
+    def _object(self, value: Any, *, data: bool, hashed: bool) -> Node:
         kind = type(value)
         hint = kind.__name__
         metadata: Node = None
         encoded_type = None
         if kind is list or kind is tuple:
-            items = self._items(_indexed(value), data)
+            items = self._items(_indexed(value), data, hashed=hashed)
         elif kind is dict:
             items = self._items(
                 ((f"Key(key={k!r})", f"[{k!r}]", v) for k, v in value.items()), data
             )
-            metadata = self._node(tuple(value), data=False)
+            metadata = self._node(tuple(value), data=False, hashed=True)
         elif isinstance(value, fdl.Buildable) and kind in _BUILDABLE_KINDS:
             hint = getattr(value.__fn_or_cls__, "__name__", hint)
             arguments = fiddle_config.ordered_arguments(value)
@@ -103,7 +104,8 @@ class _Encoder:
                 value.__fn_or_cls__, tuple(arguments), value.__argument_tags__
             )
         elif kind is set or kind is frozenset:
-            items = self._items((("SetElement()", "[<set element>]", v) for v in value), data)
+            elements = (("SetElement()", "[<set element>]", v) for v in value)
+            items = self._items(elements, data, hashed=True)
         elif kind is bytes:
             # Every byte as one character; the reader's raw_unicode_escape gives them back.
             items = self._items([("IdentityElement()", "", value.decode("latin-1"))], data)
@@ -125,6 +127,12 @@ class _Encoder:
             else:
                 metadata = self._node(raw, data=False)
         elif isinstance(value, config.ConfigurableMixin) or is_dataclass_instance(value):
+            if hashed:
+                raise self._refuse(
+                    value,
+                    "it travels as a config, which cannot be in a set or be a key",
+                    "Put it into a list, or use a key of another kind.",
+                )
             return self._dataclass(value, data)
         elif (constant := _constant(value)) is not None:
             return constant
@@ -157,13 +165,13 @@ class _Encoder:
         return node
 
     def _items(
-        self, children: Iterable[tuple[str, str, Any]], data: bool
+        self, children: Iterable[tuple[str, str, Any]], data: bool, *, hashed: bool = False
     ) -> list[tuple[tuple[str, Node], tuple[str, Node]]]:
         """Return, for each child, the item to store and the link to compute paths from."""
         items = []
         for label, step, child in children:
             self._trail.append(step)
-            node = self._node(child, data=data)
+            node = self._node(child, data=data, hashed=hashed)
             self._trail.pop()
             items.append(((label, node), (step, node)))
         return items

@@ -6,9 +6,10 @@ import logging
 import sys
 from typing import Any
 
-import fiddle as fdl
 from rich.console import Console
 from rich.logging import RichHandler
+
+from nemo_run import _buildables
 
 CONSOLE = Console()
 
@@ -16,14 +17,14 @@ LOGGER = "nemo_run"
 
 
 class CustomConfigRepr:
-    """Shows a config in a table cell: its repr without the brackets around the target."""
+    """Shows a value in a table cell: its repr, without the brackets around configs in it."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
     def __repr__(self) -> str:
         text = repr(self.value)
-        if not isinstance(self.value, fdl.Buildable):
+        if not any(_buildables.buildables(self.value)):
             return text
         return text.replace("<Config[", "").replace("<Partial[", "").replace("]>", "")
 

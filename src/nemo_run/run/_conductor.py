@@ -1,0 +1,340 @@
+"""Launch jobs in order and see them through to their end.
+
+The same loop runs in the launching process or, detached, in one of its own. It can be killed at
+any line: what it does next depends only on the experiment's directory and on what the backends
+say, so another one goes on where it was. Each step is written down before the next.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from pathlib import Path
+from typing import Any
+
+from torchx.specs import AppState, make_app_handle, parse_app_handle
+
+from nemo_run._home import get_nemorun_home
+from nemo_run._records import new_tag
+from nemo_run.exceptions import BackendError, NemoRunError
+from nemo_run.run import _order
+from nemo_run.run._directory import ExperimentDirectory, JobState, MemberState
+from nemo_run.run.job import Job, JobGroup
+from nemo_run.run.torchx_backend.runner import SESSION, Runner, get_runner
+from nemo_run.run.torchx_backend.schedulers.api import CWD, TAG, JobStatus, get_executor_str
+
+log = logging.getLogger(__name__)
+
+LOG = "_CONDUCTOR.log"
+
+
+class Conductor:
+    """Sees the jobs of one experiment through; ``on_change`` is told the index of each change."""
+
+    def __init__(
+        self,
+        jobs: Sequence[Job | JobGroup],
+        directory: ExperimentDirectory,
+        runner: Runner,
+        *,
+        workers: int = 16,
+        on_change: Callable[[int], None] = lambda index: None,
+    ) -> None:
+        self._jobs = jobs
+        self._directory = directory
+        self._runner = runner
+        self._workers = workers
+        self._on_change = on_change
+        self._positions = {job.id: index for index, job in enumerate(jobs)}
+        self._launched_at = time.monotonic()
+        self.launch_errors: list[NemoRunError] = []
+        self.states = [
+            directory.read_state(index) or self._from_job(job) for index, job in enumerate(jobs)
+        ]
+
+    @staticmethod
+    def _from_job(job: Job | JobGroup) -> JobState:
+        """Return what the job itself knows: nothing yet, or what 0.12 stored in it."""
+        if not job.launched:
+            return JobState([MemberState() for _ in job.executors_in_order])
+        handles = job.handles if isinstance(job, JobGroup) else [job.handle]
+        states = job.states if isinstance(job, JobGroup) else [job.state]
+        return JobState(
+            [
+                MemberState(handle=handle, state=state)
+                for handle, state in zip(handles, states, strict=False)
+            ]
+        )
+
+    @property
+    def ended(self) -> bool:
+        return all(state.ended for state in self.states)
+
+    @property
+    def launched(self) -> bool:
+        """Whether nothing is left to be started."""
+        return all(
+            member.handle or member.ended for state in self.states for member in state.members
+        )
+
+    def run(self, *, until_ended: bool = True) -> None:
+        """Launch every job when its time has come; return when all are launched, or have ended."""
+        while True:
+            self.round()
+            if self.ended or (not until_ended and self.launched):
+                return
+            time.sleep(self._pause_s())
+
+    def round(self) -> None:
+        """Look once at everything, and do what can be done now."""
+        self._start_ready()
+        self.poll()
+        self._share_fate()
+
+    def poll(self) -> None:
+        """Ask for the state of every job that was submitted and has not ended."""
+        live = [i for i, s in enumerate(self.states) if not s.ended and s.launched]
+        if all(self._jobs[i].executor.CAPABILITIES.local_paths for i in live):
+            for index in live:
+                self._poll_job(index)
+        else:
+            self._in_parallel(self._poll_job, live)
+
+    def cancel(self, indices: Sequence[int] | None = None, *, at_once: bool = False) -> None:
+        """End jobs, all by default; those not started yet never will be.
+
+        Raises:
+            BackendError: a backend could not be asked, or did not end a job.
+        """
+        wanted = range(len(self._jobs)) if indices is None else indices
+        chosen = [index for index in wanted if not self.states[index].ended]
+        for index in chosen:
+            self._cancel_unstarted(index)
+        self._in_parallel(lambda index: self._cancel_job(index, at_once), chosen)
+
+    def _cancel_unstarted(self, index: int) -> None:
+        for member in self.states[index].members:
+            if not member.handle:
+                _end(member, AppState.CANCELLED, "cancelled before it was started")
+        self._changed(index)
+
+    def _start_ready(self) -> None:
+        ready = []
+        for index, job in enumerate(self._jobs):
+            state = self.states[index]
+            if all(member.handle or member.ended for member in state.members):
+                continue
+            if self._directory.cancel_requested(index):
+                self._cancel_unstarted(index)
+                continue
+            needed = {name: self.states[self._positions[name]].state for name in job.dependencies}
+            verdict = _order.verdict(needed, job.run_if)
+            if verdict == "start":
+                ready.append(index)
+            elif verdict == "skip":
+                for member in state.members:
+                    _end(member, AppState.CANCELLED, _order.reason(needed, job.run_if))
+                self._changed(index)
+        if ready:
+            self._in_parallel(self._launch_job, ready)
+            self._launched_at = time.monotonic()
+
+    def _launch_job(self, index: int) -> None:
+        job, state = self._jobs[index], self.states[index]
+        plan = self._directory.read_plan(index)
+        if plan is None:
+            raise NemoRunError(f"Job {job.id!r} was never prepared, so it cannot be launched.")
+        cwd, apps = plan
+        for app, executor, member in zip(apps, job.executors_in_order, state.members, strict=True):
+            if member.handle or member.ended:
+                continue
+            recovering = bool(member.tag)
+            if not recovering:
+                member.tag = new_tag()
+                self._directory.write_state(index, state)
+            app.metadata = {**app.metadata, TAG: member.tag}
+            for role in app.roles:
+                role.metadata = {**role.metadata, CWD: cwd}
+            try:
+                member.handle = self._submit(app, executor, recovering)
+                member.state = AppState.SUBMITTED
+            except NemoRunError as err:
+                _end(member, AppState.FAILED, f"could not be launched: {err}")
+                self.launch_errors.append(err)
+            self._changed(index)
+
+    def _submit(self, app: Any, executor: Any, recovering: bool) -> str:
+        scheduler = get_executor_str(executor)
+        info = self._runner.dryrun(app, scheduler, executor)
+        if recovering:
+            # Whoever chose the tag was killed; the job may be there already.
+            backend, _ = self._runner.scheduler_of(make_app_handle(scheduler, SESSION, "-"))
+            app_id = backend.submitted(info)
+            if app_id is not None:
+                return make_app_handle(scheduler, SESSION, app_id)
+        return self._runner.schedule(info)
+
+    def _poll_job(self, index: int) -> None:
+        changed = False
+        for member in self.states[index].members:
+            if member.handle and not member.ended:
+                changed |= _take(member, self._ask(member))
+        if changed:
+            self._changed(index)
+
+    def _ask(self, member: MemberState) -> JobStatus | None:
+        try:
+            backend, app_id = self._runner.scheduler_of(member.handle)
+            status: JobStatus | None = backend.status_of(app_id)
+        except BackendError as err:
+            log.warning("%s: %s", member.handle, err)
+            return None
+        if status is None:
+            _, _, app_id = parse_app_handle(member.handle)
+            message = f"no record of {app_id} here: was the home directory moved?"
+            return JobStatus(state=AppState.UNKNOWN, message=message)
+        return status
+
+    def _cancel_job(self, index: int, at_once: bool) -> None:
+        for member in self.states[index].members:
+            if member.handle and not member.ended:
+                backend, app_id = self._runner.scheduler_of(member.handle)
+                (backend.kill if at_once else backend.cancel)(app_id)
+        self._poll_job(index)
+
+    def _share_fate(self) -> None:
+        """End the other members of a group of which one did not succeed."""
+        for index, state in enumerate(self.states):
+            bad = [m for m in state.members if m.ended and m.state is not AppState.SUCCEEDED]
+            if bad and not state.ended:
+                for member in state.members:
+                    if not member.handle and not member.ended:
+                        _end(member, AppState.CANCELLED, "another task of the group failed")
+                self._cancel_job(index, at_once=False)
+
+    def _changed(self, index: int) -> None:
+        state = self.states[index]
+        self._directory.write_state(index, state)
+        self._jobs[index].take(
+            [member.handle for member in state.members],
+            [member.state for member in state.members],
+        )
+        self._on_change(index)
+
+    def _in_parallel(self, act: Callable[[int], None], indices: Sequence[int]) -> None:
+        if len(indices) <= 1:
+            for index in indices:
+                act(index)
+            return
+        with ThreadPoolExecutor(min(self._workers, len(indices))) as pool:
+            futures = [pool.submit(copy_context().run, act, index) for index in indices]
+        for future in futures:
+            future.result()
+
+    def _pause_s(self) -> float:
+        """Look often at young jobs, seldom at old ones; the fastest backend sets the pace."""
+        age_s = time.monotonic() - self._launched_at
+        paces = [
+            min(max(first, age_s / 50), last)
+            for job, state in zip(self._jobs, self.states, strict=True)
+            if not state.ended
+            for first, last in [job.executor.CAPABILITIES.poll_s]
+        ]
+        return min(paces, default=0.0)
+
+
+def _end(member: MemberState, state: AppState, message: str) -> None:
+    if not member.ended:
+        member.state, member.message, member.ended_at = state, message, time.time()
+
+
+def _take(member: MemberState, status: JobStatus | None) -> bool:
+    """Take over what a backend said; tells whether that was news."""
+    if status is None:
+        return False
+    news = {
+        "state": status.state,
+        "message": status.message,
+        "exit_code": status.exit_code,
+        "started_at": status.started_at,
+        "ended_at": status.ended_at,
+    }
+    if all(getattr(member, name) == value for name, value in news.items()):
+        return False
+    for name, value in news.items():
+        setattr(member, name, value)
+    return True
+
+
+def spawn(directory: ExperimentDirectory) -> None:
+    """Start a conductor in a process of its own; returns once it has launched what it can now.
+
+    Raises:
+        BackendError: it did not come up; says what it said.
+    """
+    reader, writer = os.pipe()
+    with (directory.path / LOG).open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(directory.path), "--ready-fd", str(writer)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=[writer],
+            start_new_session=True,
+            env={**os.environ, "NEMORUN_HOME": get_nemorun_home()},
+        )
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        ready = pipe.read(1)
+    if not ready:
+        process.wait()
+        said = (directory.path / LOG).read_text(errors="replace")[-2000:]
+        raise BackendError(
+            f"The process that should see {directory.path.name} through did not start. "
+            f"It said:\n{said}",
+            operation="detach",
+            detail=said,
+        )
+    # Not ours to wait for: it lives as long as the experiment.
+    process.returncode = 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Conduct the experiment in a directory until it has ended, unless somebody else does."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--ready-fd", type=int)
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+
+    from nemo_run.run._stored import load_job
+
+    directory = ExperimentDirectory(options.directory)
+    with directory.conducting() as alone:
+        if alone:
+            jobs = [load_job(job, task) for job, task in directory.read_tasks()]
+            conductor = Conductor(jobs, directory, get_runner())
+            conductor.round()
+            _report_ready(options.ready_fd)
+            conductor.run()
+            log.info("all jobs have ended")
+        else:
+            _report_ready(options.ready_fd)
+    return 0
+
+
+def _report_ready(descriptor: int | None) -> None:
+    if descriptor is not None:
+        os.write(descriptor, b"1")
+        os.close(descriptor)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

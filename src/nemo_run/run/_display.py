@@ -1,0 +1,171 @@
+"""What an experiment shows: a table of states, and a live panel while jobs run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.panel import Panel
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+from torchx.specs import AppState, parse_app_handle
+
+from nemo_run.run._directory import JobState
+from nemo_run.run.job import Job, JobGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STYLES = {
+    AppState.SUCCEEDED: "green",
+    AppState.FAILED: "red",
+    AppState.CANCELLED: "red",
+    AppState.RUNNING: "cyan",
+    AppState.UNKNOWN: "yellow",
+}
+
+
+def describe(job: Job | JobGroup, state: JobState, exp_dir: Path) -> dict[str, Any]:
+    """Return what a status shows of one job."""
+    handle = state.members[0].handle
+    return {
+        "name": job.id,
+        "status": state.state,
+        "executor": job.executor.info(),
+        "job_id": parse_app_handle(handle)[2] if handle else "",
+        "handle": handle,
+        "local_dir": job.executor.job_dir or str(exp_dir / (job.name or job.id)),
+        "exit_code": state.exit_code,
+        "duration_s": state.duration_s,
+        "message": state.message,
+    }
+
+
+def as_json(statuses: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return statuses as JSON, states by their names."""
+    plain = {job: {**status, "status": status["status"].name} for job, status in statuses.items()}
+    return json.dumps(plain, indent=2)
+
+
+def print_status(console: Console, title: str, statuses: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print a block of lines for each job."""
+    console.print()
+    console.print(Text(f"Experiment Status for {title}", style="bold green"))
+    for number, (job, status) in enumerate(statuses.items()):
+        state: AppState = status["status"]
+        rows = [
+            ("Status", Text(state.name, style=STYLES.get(state, ""))),
+            ("Executor", status["executor"]),
+            ("Job id", status["job_id"]),
+            ("Local Directory", status["local_dir"]),
+            ("Remote Directory", status.get("remote_dir")),
+            ("Exit code", status["exit_code"]),
+            ("Duration", elapsed(status["duration_s"])),
+            ("Message", status["message"]),
+        ]
+        console.print()
+        console.print(Text(f"Task {number}: {job}", style="bold cyan"))
+        for label, value in rows:
+            if value not in (None, ""):
+                line = Text(f"- {label}: ")
+                line.append_text(value if isinstance(value, Text) else Text(str(value)))
+                console.print(line, soft_wrap=True)
+    console.print()
+
+
+def elapsed(seconds: float | None) -> str:
+    """Return a duration as people write it: 3.2 s, 5:07, 1:00:00."""
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Progress:
+    """Shows jobs while they run: a live panel on a terminal, a line for each change elsewhere."""
+
+    def __init__(
+        self,
+        console: Console,
+        title: str,
+        jobs: Sequence[Job | JobGroup],
+        states: Callable[[], Sequence[JobState]],
+        last_line: Callable[[int], str],
+        *,
+        live: bool,
+    ) -> None:
+        self._console = console
+        self._title = title
+        self._jobs = jobs
+        self._states = states
+        self._last_line = last_line
+        self._shown: dict[int, AppState] = {}
+        self._spinners = [Spinner("dots") for _ in jobs]
+        self._live = Live(self, console=console, transient=False) if live else None
+
+    def __enter__(self) -> Progress:
+        if self._live is not None:
+            self._live.start(refresh=True)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def changed(self, index: int) -> None:
+        """Take note of a change to the job at ``index``."""
+        if self._live is not None:
+            return
+        state = self._states()[index]
+        if self._shown.get(index) is not state.state:
+            self._shown[index] = state.state
+            self._console.print(_line(self._jobs[index], state), soft_wrap=True)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table = Table.grid(padding=(0, 1))
+        for index, (job, state) in enumerate(zip(self._jobs, self._states(), strict=True)):
+            running = not state.ended
+            mark: Any = self._spinners[index] if running and state.launched else Text(" ")
+            tail = Text(self._last_line(index), style="dim", no_wrap=True, overflow="ellipsis")
+            table.add_row(mark, _line(job, state), tail if running else Text(""))
+        yield Panel(table, title=self._title, title_align="left", expand=False)
+
+
+def _line(job: Job | JobGroup, state: JobState) -> Text:
+    line = Text(f"{job.id} ")
+    line.append(state.state.name, style=STYLES.get(state.state, ""))
+    if state.duration_s is not None:
+        line.append(f" {elapsed(state.duration_s)}", style="dim")
+    if state.exit_code:
+        line.append(f" (exit code {state.exit_code})", style="red")
+    if state.message:
+        line.append(f" {state.message}", style="dim")
+    return line
+
+
+def goodbye(console: Console, id: str, jobs: Sequence[str], theme: str) -> None:
+    """Print how to come back to an experiment later."""
+    from rich.syntax import Syntax
+
+    first = jobs[0] if jobs else ""
+    python = f"""
+# To come back to this experiment, from any process ({len(jobs)} jobs, see .jobs):
+experiment = run.Experiment.from_id({id!r})
+experiment.status()
+experiment.logs({first!r})
+experiment.cancel({first!r})
+"""
+    console.print(Syntax(python, "python", theme=theme))
+
+
+def rule(console: Console, text: str) -> None:
+    """Print a line across the console with ``text`` in it."""
+    console.rule(Text(text, style="bold magenta"))

@@ -1,0 +1,49 @@
+"""Names people give to titles, experiments and jobs, as names of files and of applications."""
+
+from __future__ import annotations
+
+import re
+
+from nemo_run.exceptions import ConfigError
+
+# File systems take 255 bytes; ids get a time appended, and files of a job a suffix.
+MAX_BYTES = 200
+
+_NOT_SLUG = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+def checked(name: str, what: str) -> str:
+    """Return ``name`` if it can name a directory of its own; blanks, quotes and unicode can.
+
+    Raises:
+        ConfigError: it is empty, too long, ``.`` or ``..``, or has a slash or NUL in it.
+    """
+    if not name.strip():
+        raise ConfigError(f"The {what} is empty. Give it a name.")
+    if "/" in name or "\0" in name:
+        raise ConfigError(
+            f"The {what} {name!r} has a slash or NUL in it, but it names a directory. "
+            "Use another character."
+        )
+    if name in (".", ".."):
+        raise ConfigError(f"The {what} {name!r} means a directory that is there already.")
+    if len(name.encode("utf-8", "surrogateescape")) > MAX_BYTES:
+        raise ConfigError(
+            f"The {what} {name[:40]!r}... is {len(name.encode())} bytes long; "
+            f"at most {MAX_BYTES} are possible. Shorten it."
+        )
+    return name
+
+
+def directory_for_title(title: str) -> str:
+    """Return the directory that runs of ``title`` are kept in; slashes become ``_``.
+
+    Raises:
+        ConfigError: no directory can be called like that.
+    """
+    return checked(title.replace("/", "_"), "title of an experiment")
+
+
+def slug(name: str, max_length: int = 60) -> str:
+    """Return ``name`` with everything but letters, digits and ``_.-`` replaced, and cut."""
+    return _NOT_SLUG.sub("_", name)[:max_length].strip(".-_") or "job"

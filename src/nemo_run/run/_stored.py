@@ -1,0 +1,72 @@
+"""Experiments and jobs read back from disk, also those of NeMo Run 0.12.
+
+Nothing saved is executed: tasks stay text until somebody asks for them, and plugins that cannot
+be imported here are left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from typing import Any
+
+import fiddle as fdl
+from torchx.specs import AppState
+
+from nemo_run import _buildables
+from nemo_run.core.execution.base import Executor
+from nemo_run.core.serialization._decode import Stored
+from nemo_run.run.job import Job, JobGroup
+
+log = logging.getLogger(__name__)
+
+
+def load_job(job_text: str, task_text: str) -> Job | JobGroup:
+    """Return a stored job; its tasks stay text."""
+    stored = Stored(job_text)
+    shared: dict[str, Any] = {
+        "id": stored.argument("id"),
+        "launched": stored.argument("launched", False),
+        "plugins": _plugins(stored),
+        "tail_logs": stored.argument("tail_logs", False),
+        "dependencies": list(stored.argument("dependencies") or []),
+        "name": stored.argument("name", ""),
+        "run_if": stored.argument("run_if", "succeeded"),
+    }
+    if stored.target.endswith(":JobGroup"):
+        return JobGroup(
+            tasks=task_text,
+            executors=build_known(stored.argument("executors")),
+            handles=list(stored.argument("handles") or []),
+            states=list(stored.argument("states") or []),
+            **shared,
+        )
+    return Job(
+        task=task_text,
+        executor=build_known(stored.argument("executor")),
+        handle=stored.argument("handle", ""),
+        state=stored.argument("state", AppState.UNSUBMITTED),
+        **shared,
+    )
+
+
+def build_known(config: Any) -> Any:
+    """Build a config, leaving out fields of dataclasses that this release does not have."""
+    for buildable in _buildables.buildables(config):
+        target = buildable.__fn_or_cls__
+        if dataclasses.is_dataclass(target):
+            known = {f.name for f in dataclasses.fields(target) if f.init}
+            for name in [name for name in buildable.__arguments__ if name not in known]:
+                del buildable.__arguments__[name]
+    if isinstance(config, Executor) or config is None:
+        return config
+    return fdl.build(config)
+
+
+def _plugins(stored: Stored) -> list[Any] | None:
+    try:
+        plugins = stored.argument("plugins")
+        return None if plugins is None else build_known(plugins)
+    except (ImportError, AttributeError) as err:
+        log.debug("plugins are left out: %s", err)
+        return None

@@ -1,0 +1,826 @@
+"""Experiments: tasks, their order and their outcome, kept in a directory of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar, Token
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import fiddle as fdl
+from rich.console import Console
+from torchx.specs import AppState, is_terminal
+
+from nemo_run.config import Config, ConfigurableMixin, Partial, Script, get_type_namespace
+from nemo_run.core.execution.base import Executor
+from nemo_run.core.execution.local import LocalExecutor
+from nemo_run.core.frontend.console.api import CONSOLE, configure_logging, deconfigure_logging
+from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
+from nemo_run.exceptions import ConfigError, JobFailedError, NemoRunError, UnsupportedError
+from nemo_run.package_info import __version__
+from nemo_run.run import _conductor, _directory, _display, _order
+from nemo_run.run._directory import ExperimentDirectory, JobState
+from nemo_run.run._main_module import main_source, merge_saved_main
+from nemo_run.run._names import checked, directory_for_title
+from nemo_run.run._stored import build_known, load_job
+from nemo_run.run.job import Job, JobGroup, decoded
+from nemo_run.run.plugin import ExperimentPlugin
+from nemo_run.run.torchx_backend.runner import Runner, get_runner
+from nemo_run.run.torchx_backend.schedulers.api import LogQuery, get_executor_str
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from nemo_run.run._order import RunIf
+
+_current_experiment: ContextVar[Experiment | None] = ContextVar("experiment", default=None)
+
+TAIL_LINES = 20
+
+
+class DummyConsole(Console):
+    """A console that shows nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+
+
+class Tasks(list[Any], ConfigurableMixin):
+    """The tasks of an experiment; editing one changes its job."""
+
+
+class Jobs(list["Job | JobGroup"], ConfigurableMixin):
+    """The jobs of an experiment."""
+
+
+def maybe_load_external_main(exp_dir: str) -> None:
+    """Make the functions of the saved launching script available in the running main module."""
+    merge_saved_main(Path(exp_dir))
+
+
+class Experiment(ConfigurableMixin):
+    """A group of tasks that are launched, watched and remembered together.
+
+    Everything is kept in ``<base_dir>/experiments/<title>/<id>`` and written after every step, so
+    any process can ask for, follow, cancel or `resume` an experiment, whoever was killed.
+
+    Args:
+        title: groups runs.
+        executor: for jobs that are added without one; this machine by default.
+        id: unique; title and time by default.
+        base_dir: parent of ``experiments``, by default the home directory.
+        clean_mode: print nothing.
+        threadpool_workers: how many jobs are launched at a time.
+        check: raise `JobFailedError` on leaving the context if a job did not succeed.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        executor: Executor | None = None,
+        id: str | None = None,
+        log_level: str = "INFO",
+        _reconstruct: bool = False,
+        jobs: list[Job | JobGroup] | None = None,
+        base_dir: str | None = None,
+        clean_mode: bool = False,
+        enable_goodbye_message: bool = True,
+        threadpool_workers: int = 16,
+        skip_status_at_exit: bool = False,
+        serialize_metadata_for_scripts: bool = True,
+        check: bool = False,
+    ) -> None:
+        if _reconstruct and not (id and executor):
+            raise ConfigError("An experiment can only be looked at with its id and executor.")
+        directory_for_title(title)
+        configure_logging(log_level)
+        self._title = title
+        self._id = id or f"{title}_{time.time_ns()}"
+        self._base_dir = base_dir
+        self._exp_dir = str(_directory.directory_of(title, self._id, base_dir))
+        self._reconstruct = _reconstruct
+        self.executor = executor or LocalExecutor()
+        self.log_level = log_level
+        self.clean_mode = clean_mode
+        self.enable_goodbye_message = enable_goodbye_message
+        self.threadpool_workers = threadpool_workers
+        self.skip_status_at_exit = skip_status_at_exit
+        self.serialize_metadata_for_scripts = serialize_metadata_for_scripts
+        self.check = check
+        self.console: Console = DummyConsole() if clean_mode else CONSOLE
+        self.tunnels: dict[str, Any] = {}
+        self._jobs: list[Job | JobGroup] = list(jobs or [])
+        self._launched = self._detached = self._direct = False
+        self._runner_: Runner | None = None
+        self._conductor_: _conductor.Conductor | None = None
+        self._token: Token[Experiment | None] | None = None
+        self._conducting = contextlib.ExitStack()
+        # Where a rerun finds the script that defined its tasks.
+        self._main_from: Path | None = None
+
+    # Reading back.
+
+    @classmethod
+    def catalog(cls, title: str = "", base_dir: str | None = None) -> list[str]:
+        """Return the ids of a title, or without one all titles, the oldest first."""
+        return _directory.catalog(title, base_dir)
+
+    @classmethod
+    def from_id(cls, id: str, base_dir: str | None = None) -> Experiment:
+        """Return a stored experiment to look at, also one of NeMo Run 0.12. Executes nothing.
+
+        Raises:
+            ConfigError: there is none with that id.
+        """
+        return cls._load(_directory.find_directory(id, base_dir))
+
+    @classmethod
+    def from_title(cls, title: str, base_dir: str | None = None) -> Experiment:
+        """Return the latest experiment of a title; see `from_id`.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        ids = _directory.catalog(title, base_dir)
+        if not ids:
+            known = ", ".join(map(repr, _directory.catalog("", base_dir))) or "none"
+            raise _NoSuchTitleError(f"There is no experiment titled {title!r}. Titles: {known}.")
+        root = _directory.experiments_root(base_dir)
+        nested = root / title / ids[-1]
+        return cls._load(nested if nested.is_dir() else root / directory_for_title(title) / ids[-1])
+
+    @classmethod
+    def _load(cls, path: Path) -> Experiment:
+        directory = ExperimentDirectory(path)
+        text = directory.read(_directory.CONFIG)
+        if text is None:
+            raise ConfigError(f"{str(path)!r} is not an experiment: it has no {_directory.CONFIG}.")
+        from nemo_run.core.serialization._decode import Stored
+
+        stored = Stored(text)
+        options = {
+            name: stored.argument(name)
+            for name in _STORED_OPTIONS
+            if name in stored and stored.argument(name) is not None
+        }
+        experiment = cls(
+            title=stored.argument("title"),
+            executor=build_known(stored.argument("executor")) or LocalExecutor(),
+            id=stored.argument("id", path.name),
+            _reconstruct=True,
+            **options,
+        )
+        experiment._exp_dir = str(path)
+        experiment._jobs = [load_job(job, task) for job, task in directory.read_tasks()]
+        experiment._main_from = path
+        return experiment
+
+    # What it consists of.
+
+    @property
+    def tasks(self) -> Tasks:
+        """The tasks, lists for groups; editing one changes its job.
+
+        Reading stored tasks imports what they name, and executes the saved launching script if
+        they name something in it.
+        """
+        for job in self._jobs:
+            stored = job.tasks if isinstance(job, JobGroup) else job.task
+            if isinstance(stored, str) and self._main_from is not None:
+                merge_saved_main(self._main_from)
+            if isinstance(job, JobGroup):
+                job.tasks = [decoded(task) for task in job.task_list()]
+            else:
+                job.task = decoded(job.task)
+        return Tasks(job.tasks if isinstance(job, JobGroup) else job.task for job in self._jobs)
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs, as a list of its own."""
+        return Jobs(self._jobs)
+
+    def to_config(self) -> Config[Any]:
+        """Return the config that is stored as ``_CONFIG``."""
+        return Config(
+            Experiment,
+            bind_args=False,
+            title=self._title,
+            executor=self.executor.to_config(),
+            id=self._id,
+            **{name: getattr(self, name) for name in _STORED_OPTIONS},
+        )
+
+    def add(
+        self,
+        task: Partial[Any] | Script | list[Partial[Any] | Script],
+        executor: Executor | list[Executor] | None = None,
+        name: str = "",
+        plugins: list[ExperimentPlugin] | None = None,
+        tail_logs: bool = False,
+        dependencies: list[str] | None = None,
+        run_if: RunIf = "succeeded",
+    ) -> str:
+        """Add a task, or a list of tasks that share their fate, and return the job's id.
+
+        Task and executor are copied; later edits do not reach the job. ``run_if`` says when a
+        job with dependencies runs: all ``succeeded``, all ``ended``, or at least one ``failed``;
+        otherwise it ends as CANCELLED without having started.
+
+        Raises:
+            ConfigError: a name or dependency is wrong, or something in the task cannot travel.
+        """
+        if _current_experiment.get() is not self:
+            raise ConfigError("Tasks are added inside of `with Experiment(...) as exp:`.")
+        if run_if not in _order.RUN_IF:
+            raise ConfigError(f"run_if is one of {', '.join(_order.RUN_IF)}, not {run_if!r}.")
+        dependencies = list(dependencies or [])
+        _order.waves({**{job.id: [] for job in self._jobs}, "<new>": dependencies})
+        if isinstance(task, list):
+            if not name:
+                raise ConfigError("A group of tasks needs a name.")
+            return self._add_group(task, executor, name, plugins, tail_logs, dependencies, run_if)
+        if isinstance(executor, list):
+            raise ConfigError("Several executors are for a list of tasks; this is one task.")
+        job_id = self._new_id(name or default_name(task))
+        own = self._own_executor(executor or self.executor, job_id, name)
+        copied = copy.deepcopy(task)
+        self._apply_plugins(plugins, [(copied, own)])
+        _check_travels(copied)
+        self._jobs.append(
+            Job(
+                id=job_id,
+                task=copied,
+                executor=own,
+                plugins=plugins,
+                tail_logs=tail_logs,
+                dependencies=dependencies,
+                name=name,
+                run_if=run_if,
+            )
+        )
+        return job_id
+
+    def _add_group(
+        self,
+        tasks: list[Partial[Any] | Script],
+        executor: Executor | list[Executor] | None,
+        name: str,
+        plugins: list[ExperimentPlugin] | None,
+        tail_logs: bool,
+        dependencies: list[str],
+        run_if: RunIf,
+    ) -> str:
+        job_id = self._new_id(name)
+        given = executor if isinstance(executor, list) else [executor or self.executor]
+        own = [self._own_executor(item, job_id, name) for item in given]
+        copied = [copy.deepcopy(task) for task in tasks]
+        pairs = own if len(own) > 1 else own * len(copied)
+        self._apply_plugins(plugins, list(zip(copied, pairs, strict=False)))
+        for task in copied:
+            _check_travels(task)
+        self._jobs.append(
+            JobGroup(
+                id=job_id,
+                tasks=copied,
+                executors=own if len(own) > 1 else own[0],
+                plugins=plugins,
+                tail_logs=tail_logs,
+                dependencies=dependencies,
+                name=name,
+                run_if=run_if,
+            )
+        )
+        return job_id
+
+    def _new_id(self, name: str) -> str:
+        taken = {job.id for job in self._jobs}
+        name = checked(name, "name of a job")
+        return f"{name}_{len(self._jobs)}" if name in taken else name
+
+    def _own_executor(self, executor: Executor, job_id: str, name: str) -> Executor:
+        own = executor.clone()
+        own.assign(self._id, self._exp_dir, task_id=job_id, task_dir=name or job_id)
+        return own
+
+    def _apply_plugins(
+        self, plugins: list[ExperimentPlugin] | None, pairs: Sequence[tuple[Any, Executor]]
+    ) -> None:
+        for plugin in plugins or ():
+            plugin.assign(self._id)
+            for task, executor in pairs:
+                plugin.setup(task, executor)
+
+    # Running.
+
+    def dryrun(self, log: bool = True, exist_ok: bool = False, delete_exp_dir: bool = True) -> None:
+        """Plan everything and print what would be submitted; nothing leaves this machine."""
+        self._prepare(exist_ok=exist_ok)
+        try:
+            for index, job in enumerate(self._jobs):
+                kind = "Task Group" if isinstance(job, JobGroup) else "Task"
+                plan = self._directory.read_plan(index)
+                _, apps = plan or ("", [])
+                infos = [
+                    self._runner.dryrun(app, get_executor_str(executor), executor)
+                    for app, executor in zip(apps, job.executors_in_order, strict=True)
+                ]
+                if log:
+                    _display.rule(self.console, f"[DRYRUN] {kind} {job.id}")
+                    for info in infos:
+                        self.console.print(str(info), markup=False, highlight=False)
+        finally:
+            if delete_exp_dir:
+                self._directory.remove()
+
+    def run(
+        self,
+        sequential: bool = False,
+        detach: bool = False,
+        tail_logs: bool = False,
+        direct: bool = False,
+    ) -> None:
+        """Launch the jobs, each when those it depends on have ended.
+
+        Returns when all are launched, and with ``detach`` when the first are: the rest is then
+        launched by a process of its own. Leaving the context waits for the end, except detached.
+
+        Args:
+            sequential: each job depends on the one before.
+            tail_logs: print the logs of all jobs while waiting.
+            direct: run the tasks in this process, one after the other.
+
+        Raises:
+            ConfigError: something is wrong with the plan; nothing was submitted.
+            SubmitError: a backend did not accept a job.
+        """
+        if _current_experiment.get() is not self:
+            raise ConfigError("Experiments are run inside of `with Experiment(...) as exp:`.")
+        if self._launched or self._reconstruct:
+            self.console.print(
+                "This experiment was run already. Use reset() to run it again.", style="bold"
+            )
+            return
+        if sequential:
+            self._make_sequential()
+        waves = _order.waves({job.id: job.dependencies for job in self._jobs})
+        for job in self._jobs:
+            job.tail_logs = job.tail_logs or tail_logs
+        if direct:
+            self._run_directly()
+            return
+        if detach:
+            self._check_can_detach()
+        if not int(os.environ.get("SLURM_PROCID") or 0):
+            self._prepare()
+        self._launched, self._detached = True, detach
+        self._directory.write(_directory.TUNNELS, "{}")
+        needs_conductor = len(waves) > 1 or any(isinstance(job, JobGroup) for job in self._jobs)
+        if detach and needs_conductor:
+            _conductor.spawn(self._directory)
+            return
+        self._conduct(until_ended=False)
+
+    def resume(self) -> None:
+        """Go on with an experiment whose launcher was killed: start what was not, wait for all.
+
+        Nothing is started twice. Where another process is at it already, only waits.
+        """
+        with self._directory.conducting() as alone:
+            conductor = self._conductor
+            while not conductor.ended:
+                conductor.round() if alone else self._look_again()
+                time.sleep(0.1)
+        self._save_tasks()
+
+    def wait(self) -> None:
+        """Wait until every job has ended; started ones only, where nobody conducts."""
+        while not all(state.ended for state in self._look_again()):
+            time.sleep(0.1)
+
+    def reset(self) -> Self:
+        """Make this experiment ready to be run again, under a new id, and return it.
+
+        Jobs keep their tasks, executors, names, dependencies and plugins. Nothing saved is
+        executed until it runs.
+        """
+        if not (self._reconstruct or self._directory.done):
+            self.console.print("This experiment has not been run yet; nothing to reset.")
+            return self
+        self._id = f"{self._title}_{time.time_ns()}"
+        self._exp_dir = str(_directory.directory_of(self._title, self._id, self._base_dir))
+        self._jobs = [self._fresh(job) for job in self._jobs]
+        self._reconstruct = self._launched = self._detached = self._direct = False
+        self._conductor_ = None
+        return self
+
+    def _fresh(self, job: Job | JobGroup) -> Job | JobGroup:
+        new = copy.copy(job)
+        new.launched = False
+        if isinstance(new, JobGroup):
+            own = [self._own_executor(e, new.id, new.name) for e in new._executor_list()]
+            new.executors = own if len(own) > 1 else own[0]
+            new.handles, new.states = [], []
+        else:
+            new.executor = self._own_executor(new.executor, new.id, new.name)
+            new.handle, new.state = "", AppState.UNSUBMITTED
+        return new
+
+    # Asking.
+
+    def status(self, return_dict: bool = False) -> dict[str, dict[str, Any]] | None:
+        """Print the status of every job, or return it by job id, in the order of the jobs."""
+        statuses = self._statuses()
+        if return_dict:
+            return statuses
+        _display.print_status(self.console, self._id, statuses)
+        return None
+
+    def status_json(self) -> str:
+        """Return the status of every job as JSON."""
+        return _display.as_json(self._statuses())
+
+    def logs(self, job_id: str, regex: str | None = None) -> None:
+        """Print the log of a job to stderr, following it until the job ends."""
+        index = self._index(job_id)
+        if index is None:
+            return
+        self._look_again()
+        job, state = self._jobs[index], self._conductor.states[index]
+        if job.handle.endswith("_direct_run"):
+            self.console.print(
+                f"The log of a direct run is in {job.executor.job_dir}", markup=False
+            )
+        elif not any(member.handle for member in state.members):
+            self.console.print(
+                f"Job {job_id} has not been started, so it has no log.", markup=False
+            )
+        else:
+            try:
+                job.logs(self._runner, regex=regex)
+            except NemoRunError as err:
+                self.console.print(f"No log of {job_id}: {err}", markup=False)
+
+    def cancel(self, job_id: str) -> None:
+        """End a job, also one that waits for others; returns when it has ended."""
+        index = self._index(job_id)
+        if index is None:
+            return
+        try:
+            self._cancel(index)
+        except NemoRunError as err:
+            self.console.print(f"Could not cancel {job_id}: {err}", markup=False)
+
+    def _cancel(self, index: int) -> None:
+        self._directory.request_cancel(index)
+        while not self._look_again()[index].ended:
+            if any(member.handle for member in self._conductor.states[index].members):
+                self._conductor.cancel([index])
+                continue
+            with self._directory.conducting() as alone:
+                if alone:
+                    self._conductor.cancel([index])
+            time.sleep(0.05)
+
+    def _index(self, job_id: str) -> int | None:
+        for index, job in enumerate(self._jobs):
+            if job.id == job_id:
+                return index
+        known = ", ".join(job.id for job in self._jobs) or "none"
+        self.console.print(f"There is no job {job_id} in {self._id}. Jobs: {known}", markup=False)
+        return None
+
+    # The context.
+
+    def __enter__(self) -> Experiment:
+        self._token = _current_experiment.set(self)
+        _display.rule(self.console, f"Entering Experiment {self._title} with id: {self._id}")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if self._launched:
+                self._leave(error)
+        finally:
+            self._conducting.close()
+            if self._token is not None:
+                _current_experiment.reset(self._token)
+                self._token = None
+        if error is None and self._launched and not self._detached and self.check:
+            self.raise_if_failed()
+
+    def _leave(self, error: BaseException | None) -> None:
+        if isinstance(error, KeyboardInterrupt) and not self._detached:
+            self._end_all()
+        elif self._detached:
+            _display.rule(self.console, f"Detaching from Experiment {self._id}; jobs go on")
+        elif error is not None:
+            _display.rule(self.console, f"Leaving Experiment {self._id} with jobs running")
+        elif not self._direct:
+            _display.rule(self.console, f"Waiting for Experiment {self._id} to finish")
+            self._conduct(until_ended=True)
+        self._save_tasks()
+        if not self.skip_status_at_exit:
+            _display.print_status(self.console, self._id, self._statuses())
+        self._directory.mark_done()
+        if self.enable_goodbye_message:
+            theme = os.environ.get("NEMO_RUN_CODE_THEME", "monokai")
+            _display.goodbye(self.console, self._id, [job.id for job in self._jobs], theme)
+
+    def raise_if_failed(self) -> None:
+        """Raise for the first job that did not succeed.
+
+        Raises:
+            JobFailedError: with its state, exit code and the last lines of its log.
+        """
+        failed = [
+            (job, state)
+            for job, state in zip(self._jobs, self._look_again(), strict=True)
+            if is_terminal(state.state) and state.state is not AppState.SUCCEEDED
+        ]
+        if not failed:
+            return
+        job, state = min(failed, key=lambda pair: pair[1].state is AppState.CANCELLED)
+        tail = self._tail(job, state)
+        code = "" if state.exit_code is None else f" with exit code {state.exit_code}"
+        why = f": {state.message}" if state.message else ""
+        shown = "".join(f"\n  | {line.rstrip()}" for line in tail)
+        more = f" ({len(failed)} jobs did not succeed)" if len(failed) > 1 else ""
+        raise JobFailedError(
+            f"Job {job.id} {state.state.name}{code}{why}{more}{shown}",
+            state=state.state,
+            exit_code=state.exit_code,
+            tail=tail,
+        )
+
+    # Inside.
+
+    @property
+    def _directory(self) -> ExperimentDirectory:
+        return ExperimentDirectory(Path(self._exp_dir))
+
+    @property
+    def _runner(self) -> Runner:
+        if self._runner_ is None:
+            self._runner_ = get_runner(experiment=self)
+        return self._runner_
+
+    @property
+    def _conductor(self) -> _conductor.Conductor:
+        if self._conductor_ is None:
+            self._conductor_ = _conductor.Conductor(
+                self._jobs, self._directory, self._runner, workers=self.threadpool_workers
+            )
+        return self._conductor_
+
+    def _prepare(self, exist_ok: bool = False) -> None:
+        directory = self._directory
+        directory.create(exist_ok=exist_ok)
+        home_root = _directory.experiments_root()
+        if not Path(self._exp_dir).is_relative_to(home_root):
+            _link(
+                home_root / directory_for_title(self._title) / Path(self._exp_dir).name,
+                self._exp_dir,
+            )
+        directory.write(_directory.CONFIG, ZlibJSONSerializer().serialize(self.to_config()))
+        directory.write(_directory.VERSION, f"{__version__}\n")
+        directory.write(_directory.MAIN, self._main_source())
+        for index, job in enumerate(self._jobs):
+            directory.write_plan(index, job.prepare(self.serialize_metadata_for_scripts))
+        self._save_tasks()
+
+    def _main_source(self) -> str:
+        if self._main_from is not None:
+            saved = ExperimentDirectory(self._main_from).read(_directory.MAIN)
+            if saved:
+                return saved
+        return main_source()
+
+    def _save_tasks(self) -> None:
+        import json
+
+        texts = [job.serialize() for job in self._jobs]
+        self._directory.write(_directory.TASKS, json.dumps(texts))
+
+    def _make_sequential(self) -> None:
+        if any(job.dependencies for job in self._jobs):
+            raise ConfigError(
+                "sequential=True puts the jobs in a row, but some have dependencies of their own. "
+                "Use one or the other."
+            )
+        for before, job in zip(self._jobs, self._jobs[1:], strict=False):
+            job.dependencies = [before.id]
+
+    def _check_can_detach(self) -> None:
+        for job in self._jobs:
+            if not job.executor.CAPABILITIES.detach:
+                raise UnsupportedError(
+                    f"Job {job.id!r} runs on {type(job.executor).__name__}, whose jobs end with "
+                    "this process. Run it without detach=True."
+                )
+
+    def _conduct(self, *, until_ended: bool) -> None:
+        """Launch and wait in this process, showing how it goes."""
+        if not self._conducting_here():
+            self.wait()
+            return
+        tails = [job for job in self._jobs if job.tail_logs]
+        live = self.console.is_terminal and not tails and not self.clean_mode
+        conductor = self._conductor
+        progress = _display.Progress(
+            self.console,
+            self._id,
+            self._jobs,
+            lambda: conductor.states,
+            self._last_line,
+            live=live,
+        )
+        conductor._on_change = progress.changed if not tails else lambda index: None
+        try:
+            with progress, self._tailing(tails if until_ended or tails else []):
+                conductor.run(until_ended=until_ended)
+        except KeyboardInterrupt:
+            self._end_all()
+            raise
+        if conductor.launch_errors and not until_ended:
+            self._save_tasks()
+            raise conductor.launch_errors[0]
+
+    def _conducting_here(self) -> bool:
+        """Take the lock that keeps other conductors away, and keep it until the context ends."""
+        if self._conductor_ is not None and getattr(self, "_alone", False):
+            return True
+        self._alone = self._conducting.enter_context(self._directory.conducting())
+        return self._alone
+
+    @contextlib.contextmanager
+    def _tailing(self, jobs: Sequence[Job | JobGroup]) -> Iterator[None]:
+        """Print the logs of jobs as they come, each from the moment it is launched."""
+        from nemo_run.run.logs import get_logs
+
+        stop = threading.Event()
+        printers: dict[str, threading.Thread] = self.__dict__.setdefault("_printers", {})
+
+        def start_printers() -> None:
+            for job in jobs:
+                handles = job.handles if isinstance(job, JobGroup) else [job.handle]
+                for handle in handles:
+                    if handle and handle not in printers:
+                        printers[handle] = threading.Thread(
+                            target=get_logs,
+                            args=(sys.stdout, handle, None, True, self._runner),
+                            daemon=True,
+                        )
+                        printers[handle].start()
+
+        def watch() -> None:
+            while not stop.wait(0.05):
+                start_printers()
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        if jobs:
+            watcher.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            if jobs:
+                watcher.join()
+                start_printers()
+                if self._conductor.ended:
+                    for printer in printers.values():
+                        printer.join()
+
+    def _end_all(self) -> None:
+        """Ask all jobs to end; being interrupted again, kill them."""
+        self.console.print("Ending all jobs; press Ctrl-C again to kill them at once.")
+        try:
+            self._conductor.cancel()
+        except KeyboardInterrupt:
+            self.console.print("Killing all jobs.")
+            self._conductor.cancel(at_once=True)
+
+    def _run_directly(self) -> None:
+        from nemo_run.run.task import direct_run_fn
+        from nemo_run.run.utils import TeeStdoutStderr
+
+        for job in self._jobs:
+            if isinstance(job, JobGroup) or job.dependencies:
+                raise ConfigError(
+                    f"direct=True runs single tasks in this process; {job.id!r} is a group or has "
+                    "dependencies."
+                )
+        self._prepare()
+        self._launched = self._direct = True
+        for index, job in enumerate(self._jobs):
+            assert isinstance(job, Job)
+            log = Path(job.executor.job_dir) / f"log_{job.id}_direct_run.out"
+            state = self._conductor.states[index]
+            member = state.members[0]
+            member.handle = f"{get_executor_str(job.executor)}://nemo_run/{job.id}_direct_run"
+            member.state, member.started_at = AppState.RUNNING, time.time()
+            self._conductor._changed(index)
+            try:
+                with TeeStdoutStderr(str(log)):
+                    direct_run_fn(decoded(job.task))
+                member.state, member.exit_code = AppState.SUCCEEDED, 0
+            except BaseException as err:
+                member.state, member.message = AppState.FAILED, f"{type(err).__name__}: {err}"
+                raise
+            finally:
+                member.ended_at = time.time()
+                self._conductor._changed(index)
+
+    def _look_again(self) -> list[JobState]:
+        """Return the present states: as written by whoever conducts, then asked for."""
+        conductor = self._conductor
+        for index, state in enumerate(conductor.states):
+            if not state.ended:
+                conductor.states[index] = self._directory.read_state(index) or state
+        conductor.poll()
+        return conductor.states
+
+    def _statuses(self) -> dict[str, dict[str, Any]]:
+        exp_dir = Path(self._exp_dir)
+        return {
+            job.id: _display.describe(job, state, exp_dir)
+            for job, state in zip(self._jobs, self._look_again(), strict=True)
+        }
+
+    def _last_line(self, index: int) -> str:
+        tail = self._tail(self._jobs[index], self._conductor.states[index], lines=1)
+        return tail[-1].rstrip() if tail else ""
+
+    def _tail(self, job: Job | JobGroup, state: JobState, lines: int = TAIL_LINES) -> list[str]:
+        """Return the last lines of the log of a job: of the member that failed, if one did."""
+        chosen = [m for m in state.members if m.handle]
+        chosen.sort(key=lambda member: member.state is not AppState.FAILED)
+        if not chosen or chosen[0].handle.endswith("_direct_run"):
+            return []
+        try:
+            scheduler, app_id = self._runner.scheduler_of(chosen[0].handle)
+            record = scheduler.describe(app_id)
+            role = record.roles[0].name if record and record.roles else job.id
+            return list(scheduler.tail(app_id, LogQuery(role=role), lines))
+        except NemoRunError:
+            return []
+
+    def __repr__(self) -> str:
+        jobs = ", ".join(job.id for job in self._jobs)
+        return f"Experiment({self._title!r}, id={self._id!r}, jobs=[{jobs}])"
+
+    def __del__(self) -> None:
+        # The interpreter may be half gone.
+        if sys is not None and not sys.is_finalizing():
+            deconfigure_logging()
+
+
+_STORED_OPTIONS = (
+    "log_level",
+    "clean_mode",
+    "enable_goodbye_message",
+    "threadpool_workers",
+    "skip_status_at_exit",
+    "serialize_metadata_for_scripts",
+)
+
+
+class _NoSuchTitleError(ConfigError, FileNotFoundError):
+    """Ours, and FileNotFoundError for scripts that catch that."""
+
+
+def default_name(task: Any) -> str:
+    """Return the id of a job that was added without a name.
+
+    Raises:
+        TypeError: this is not a task.
+    """
+    if isinstance(task, Script):
+        return task.get_name()
+    if not isinstance(task, fdl.Buildable) and not getattr(task, "is_lazy", False):
+        raise TypeError(f"Need a run.Partial or run.Script to run, got {task!r}.")
+    target = getattr(task, "__fn_or_cls__", None)
+    return get_type_namespace(target) if target is not None else type(task).__name__
+
+
+def _check_travels(task: Any) -> None:
+    if not isinstance(task, Script):
+        ZlibJSONSerializer().serialize(task)
+
+
+def _link(link: Path, target: str) -> None:
+    """Make an experiment kept elsewhere findable from the home directory."""
+    link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not link.exists():
+        link.symlink_to(Path(target).resolve())

@@ -1,0 +1,366 @@
+"""Jobs: a task with its executor, and groups of them that share their fate."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torchx.specs import AppDef, AppState, is_terminal
+
+from nemo_run.config import Config, ConfigurableMixin, Partial, Script
+from nemo_run.core.execution.base import Executor
+from nemo_run.core.serialization._decode import split_stored
+from nemo_run.core.serialization.peek import peek
+from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
+from nemo_run.exceptions import BackendError, ConfigError, UnsupportedError
+from nemo_run.run._order import RunIf, combined
+from nemo_run.run.plugin import ExperimentPlugin
+from nemo_run.run.torchx_backend.packaging import merge_executables, package
+from nemo_run.run.torchx_backend.schedulers.api import get_executor_str
+
+if TYPE_CHECKING:
+    from nemo_run.run.torchx_backend.runner import Runner
+
+log = logging.getLogger(__name__)
+
+SCRIPT = "nemo_run.config:Script"
+
+Task = Partial[Any] | Script
+
+
+@dataclass
+class Job(ConfigurableMixin):
+    """One task on one executor.
+
+    ``task`` may be the stored text of a task that nobody has asked for yet.
+    """
+
+    id: str
+    task: Task | str
+    executor: Executor
+    handle: str = ""
+    launched: bool = False
+    state: AppState = AppState.UNSUBMITTED
+    plugins: list[ExperimentPlugin] | None = None
+    tail_logs: bool = False
+    dependencies: list[str] = field(default_factory=list)
+    name: str = ""
+    run_if: RunIf = "succeeded"
+
+    def serialize(self) -> tuple[str, str]:
+        """Return the job, without its task, and the task as text."""
+        return _serialize_job(self, task=None), _serialize_task(self.task)
+
+    def prepare(self, serialize_metadata_for_scripts: bool = True) -> list[AppDef]:
+        """Write the files that the task needs and return its application."""
+        self.executor.create_job_dir()
+        return [
+            package(
+                self.id,
+                runnable(self.task),
+                self.executor,
+                serialize_to_file=True,
+                serialize_metadata_for_scripts=serialize_metadata_for_scripts,
+            )
+        ]
+
+    def launch(
+        self,
+        wait: bool,
+        runner: Runner,
+        dryrun: bool = False,
+        log_dryrun: bool = False,
+        direct: bool = False,
+    ) -> None:
+        """Submit this job alone, outside of an experiment's order; see `Experiment.run`."""
+        if direct:
+            from nemo_run.run.task import direct_run_fn
+
+            direct_run_fn(decoded(self.task), dryrun=dryrun)
+            self.state, self.launched = AppState.SUCCEEDED, True
+            return
+        (app,) = self.prepare()
+        info = runner.dryrun(app, get_executor_str(self.executor), self.executor)
+        if dryrun:
+            if log_dryrun:
+                _print_request(info)
+            return
+        self.handle = runner.schedule(info)
+        self.launched, self.state = True, AppState.SUBMITTED
+        if wait:
+            self.wait(runner)
+
+    def status(self, runner: Runner) -> AppState:
+        """Ask for the present state; the last known one where it cannot be had."""
+        if self.launched and self.handle and not is_terminal(self.state):
+            self.state = _ask(self.handle, runner, self.state)
+        return self.state
+
+    def wait(self, runner: Runner | None = None) -> AppState:
+        """Wait for the end and return the final state."""
+        from nemo_run.run.torchx_backend.launcher import wait_and_exit
+
+        self.state = wait_and_exit(app_handle=self.handle, log=self.tail_logs, runner=runner).state
+        return self.state
+
+    def logs(self, runner: Runner, regex: str | None = None) -> None:
+        """Print the log to stderr, following it to the end of the job."""
+        _print_logs([self.handle], runner, regex)
+
+    def cancel(self, runner: Runner) -> None:
+        """End the job; returns when it has ended."""
+        if self.handle:
+            runner.cancel(self.handle)
+
+    def cleanup(self) -> None:
+        """Let the executor remove what an ended job left behind; trouble is only logged."""
+        _clean_up(self.executor, [self.handle], self.state)
+
+    # What jobs and groups have in common, for the conductor.
+
+    @property
+    def executors_in_order(self) -> list[Executor]:
+        return [self.executor]
+
+    def take(self, handles: Sequence[str], states: Sequence[AppState]) -> None:
+        """Take over what the conductor knows."""
+        self.handle = handles[0] if handles else ""
+        self.state = combined(states)
+        self.launched = bool(self.handle) or is_terminal(self.state)
+
+
+@dataclass
+class JobGroup(ConfigurableMixin):
+    """Several tasks that start together; when one fails, the others are ended.
+
+    Executors are one for all or one for each task, all of one kind.
+    """
+
+    id: str
+    tasks: list[Task] | list[str] | str
+    executors: Executor | list[Executor]
+    handles: list[str] = field(default_factory=list)
+    launched: bool = False
+    states: list[AppState] = field(default_factory=list)
+    plugins: list[ExperimentPlugin] | None = None
+    tail_logs: bool = False
+    dependencies: list[str] = field(default_factory=list)
+    name: str = ""
+    run_if: RunIf = "succeeded"
+
+    def __post_init__(self) -> None:
+        executors = self._executor_list()
+        if isinstance(self.tasks, list) and len(executors) not in (1, len(self.tasks)):
+            raise ConfigError(
+                f"Group {self.id!r} has {len(self.tasks)} tasks and {len(executors)} executors. "
+                "Give one executor for all, or one for each task."
+            )
+        kinds = {type(executor) for executor in executors}
+        if len(kinds) > 1:
+            names = ", ".join(sorted(kind.__name__ for kind in kinds))
+            raise ConfigError(
+                f"The executors of group {self.id!r} must be of one kind, not {names}."
+            )
+        if not executors[0].CAPABILITIES.groups:
+            raise UnsupportedError(
+                f"{type(executors[0]).__name__} cannot run a group of tasks. Add them one by one."
+            )
+
+    def task_list(self) -> list[Task] | list[str]:
+        """Return the tasks, each as text where the group was stored."""
+        return split_stored(self.tasks) if isinstance(self.tasks, str) else self.tasks
+
+    def _executor_list(self) -> list[Executor]:
+        return self.executors if isinstance(self.executors, list) else [self.executors]
+
+    @property
+    def state(self) -> AppState:
+        return combined(self.states) if self.launched else AppState.UNSUBMITTED
+
+    @property
+    def handle(self) -> str:
+        return self.handles[0] if self.handles else ""
+
+    @property
+    def executor(self) -> Executor:
+        return self._executor_list()[0]
+
+    @property
+    def merged(self) -> bool:
+        """Whether the group is one submission with one role for each task."""
+        return self.executor.CAPABILITIES.merged_groups
+
+    def serialize(self) -> tuple[str, str]:
+        """Return the group, without its tasks, and the tasks as text."""
+        tasks = self.task_list()
+        text = self.tasks if isinstance(self.tasks, str) else _serialize_task(tasks)
+        return _serialize_job(self, tasks=[None] * len(tasks)), text
+
+    def prepare(self, serialize_metadata_for_scripts: bool = True) -> list[AppDef]:
+        """Write the files that the tasks need; return their applications, one for each handle."""
+        tasks = [runnable(task) for task in self.task_list()]
+        executors = self._executor_list()
+        if len(executors) < len(tasks):
+            executors = executors * len(tasks)
+        for executor in executors:
+            executor.create_job_dir()
+        apps = [
+            package(
+                f"{self.id}-{position}",
+                task,
+                executor,
+                serialize_to_file=True,
+                serialize_metadata_for_scripts=serialize_metadata_for_scripts,
+            )
+            for position, (task, executor) in enumerate(zip(tasks, executors, strict=True))
+        ]
+        return [merge_executables(iter(apps), self.id)] if self.merged else apps
+
+    def launch(
+        self,
+        wait: bool,
+        runner: Runner,
+        dryrun: bool = False,
+        log_dryrun: bool = False,
+        direct: bool = False,
+    ) -> None:
+        """Submit this group alone, outside of an experiment's order; see `Experiment.run`."""
+        if direct:
+            raise NotImplementedError("A group cannot run in this process; it has several tasks.")
+        apps = self.prepare()
+        scheduler = get_executor_str(self.executor)
+        infos = [
+            runner.dryrun(app, scheduler, executor)
+            for app, executor in zip(apps, self.executors_in_order, strict=True)
+        ]
+        if dryrun:
+            for info in infos if log_dryrun else ():
+                _print_request(info)
+            return
+        self.handles = [runner.schedule(info) for info in infos]
+        self.launched, self.states = True, [AppState.SUBMITTED] * len(self.handles)
+        if wait:
+            self.wait(runner)
+
+    def status(self, runner: Runner) -> AppState:
+        """Ask for the present state; the last known one where it cannot be had."""
+        self.states = [
+            state if is_terminal(state) else _ask(handle, runner, state)
+            for handle, state in zip(self.handles, self.states, strict=False)
+        ]
+        return self.state
+
+    def wait(self, runner: Runner | None = None) -> AppState:
+        """Wait for the end of all tasks and return the final state."""
+        from nemo_run.run.torchx_backend.launcher import wait_and_exit
+
+        self.states = [
+            wait_and_exit(app_handle=handle, log=self.tail_logs, runner=runner).state
+            for handle in self.handles
+        ]
+        return self.state
+
+    def logs(self, runner: Runner, regex: str | None = None) -> None:
+        """Print the logs of all tasks to stderr, following them to the end."""
+        _print_logs(self.handles, runner, regex)
+
+    def cancel(self, runner: Runner) -> None:
+        """End all tasks; returns when they have ended."""
+        for handle in self.handles:
+            if handle:
+                runner.cancel(handle)
+
+    def cleanup(self) -> None:
+        """Let the executor remove what ended tasks left behind; trouble is only logged."""
+        _clean_up(self.executor, self.handles, self.state)
+
+    @property
+    def executors_in_order(self) -> list[Executor]:
+        """One executor for each application that `prepare` returns."""
+        executors = self._executor_list()
+        if self.merged or len(executors) > 1:
+            return executors[:1] if self.merged else executors
+        return executors * len(self.task_list())
+
+    def take(self, handles: Sequence[str], states: Sequence[AppState]) -> None:
+        """Take over what the conductor knows."""
+        self.handles, self.states = list(handles), list(states)
+        self.launched = any(handles) or all(map(is_terminal, states))
+
+
+def decoded(task: Task | str) -> Task:
+    """Return a task, read from its text where it was stored."""
+    if not isinstance(task, str):
+        return task
+    found = ZlibJSONSerializer().deserialize(task)
+    return _as_task(found)
+
+
+def runnable(task: Task | str) -> Task | str:
+    """Return a task as something to package: stored functions stay text, so nothing is imported."""
+    if isinstance(task, str) and getattr(peek(task), "target", "") == SCRIPT:
+        return decoded(task)
+    return task
+
+
+def _as_task(found: Any) -> Task:
+    import fiddle as fdl
+
+    if isinstance(found, fdl.Config) and found.__fn_or_cls__ is Script:
+        script: Script = fdl.build(found)
+        return script
+    if isinstance(found, Partial):
+        return found
+    return fdl.cast(Partial, found)
+
+
+def _serialize_job(job: Job | JobGroup, **instead: Any) -> str:
+    config = Config(type(job), bind_args=False)
+    for name in type(job).__dataclass_fields__:
+        if name == "run_if" and job.run_if == "succeeded":
+            continue  # a field that 0.12 does not know
+        setattr(config, name, instead.get(name, getattr(job, name)))
+    if "tasks" in instead:
+        config.tasks = instead["tasks"]
+    if "task" in instead:
+        config.task = None
+    return ZlibJSONSerializer().serialize(config)
+
+
+def _serialize_task(task: Any) -> str:
+    return task if isinstance(task, str) else ZlibJSONSerializer().serialize(task)
+
+
+def _ask(handle: str, runner: Runner, otherwise: AppState) -> AppState:
+    try:
+        status = runner.status(handle)
+    except BackendError as err:
+        log.warning("%s: %s", handle, err)
+        return otherwise
+    return AppState.UNKNOWN if status is None else status.state
+
+
+def _print_logs(handles: Sequence[str], runner: Runner, regex: str | None) -> None:
+    import sys
+
+    from nemo_run.run.logs import follow_all
+
+    follow_all(sys.stderr, [handle for handle in handles if handle], runner, regex=regex)
+
+
+def _print_request(info: Any) -> None:
+    from nemo_run.core.frontend.console.api import CONSOLE
+
+    CONSOLE.print(str(info), markup=False, highlight=False)
+
+
+def _clean_up(executor: Executor, handles: Sequence[str], state: AppState) -> None:
+    if not is_terminal(state):
+        return
+    for handle in handles:
+        try:
+            executor.cleanup(handle)
+        except BackendError as err:
+            log.warning("%s: left behind at its backend: %s", handle, err)

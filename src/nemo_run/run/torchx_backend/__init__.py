@@ -1,0 +1,1 @@
+"""Tasks as torchx applications, and the schedulers that run them."""

@@ -1,0 +1,1 @@
+"""Launchers as torchx components: a program in, an application out."""

@@ -1,0 +1,236 @@
+"""From a task and an executor to a torchx application: roles with arguments and environment."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torchx.specs import AppDef, Role, resource
+
+from nemo_run.config import SCRIPTS_DIR, USE_WITH_RAY_CLUSTER_KEY, Partial, Script
+from nemo_run.core.execution.base import Executor
+from nemo_run.core.execution.launcher import FaultTolerance, Launcher, Torchrun
+from nemo_run.core.serialization.yaml import YamlSerializer
+from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
+from nemo_run.exceptions import UnserializableError, UnsupportedError
+from nemo_run.run.torchx_backend.components.ft_launcher import ft_launcher
+from nemo_run.run.torchx_backend.components.torchrun import torchrun
+
+log = logging.getLogger(__name__)
+
+RUNNER = "nemo_run.core.runners.fdl_runner"
+
+
+@dataclass
+class _Command:
+    """A program and its arguments, in the forms that plain roles and launchers need."""
+
+    entrypoint: str
+    args: list[str]
+    script: str | None = None
+    module: str | None = None
+    no_python: bool = False
+    program_args: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+def package(
+    name: str,
+    fn_or_script: Partial[Any] | Script | str,
+    executor: Executor,
+    num_replicas: int = 1,
+    cpu: int = -1,
+    gpu: int = -1,
+    memMB: int = 1024,
+    h: str | None = None,
+    env: dict[str, str] | None = None,
+    mounts: list[str] | None = None,
+    serialize_to_file: bool = False,
+    serialize_metadata_for_scripts: bool = True,
+) -> AppDef:
+    """Return the application that runs a task, after writing the files it needs.
+
+    The stored text of a function's task will do too; it is not read.
+
+    The environment is ``env``, overlaid by the executor's and then the script's. ``mounts`` is
+    accepted and has no effect.
+
+    Raises:
+        UnserializableError: something in the task cannot travel.
+    """
+    if isinstance(fn_or_script, Script):
+        command = _script_command(name, fn_or_script, executor, serialize_metadata_for_scripts)
+    else:
+        command = _partial_command(name, fn_or_script, executor, serialize_to_file)
+
+    launcher = executor.get_launcher()
+    if executor.supports_launcher_transform():
+        command = _transformed(name, command, launcher, executor)
+
+    environment = {**(env or {}), **executor.env_vars, **command.env}
+    app = _application(name, command, launcher, executor, environment, cpu, gpu, memMB, h)
+    role = app.roles[0]
+    role.num_replicas = num_replicas
+    prefix = executor.get_launcher_prefix()
+    if prefix:
+        profiler, last = executor.get_nsys_entrypoint()
+        role.args = [*prefix, role.entrypoint, *role.args, *([last] if last else [])]
+        role.entrypoint = profiler
+    app.metadata = dict(command.metadata)
+    return app
+
+
+def merge_executables(app_defs: Iterator[AppDef], name: str) -> AppDef:
+    """Return one application with the roles of all, in order.
+
+    Raises:
+        UnsupportedError: another than the first wants to be the job of a Ray cluster.
+    """
+    merged = AppDef(name=name, roles=[])
+    for position, app in enumerate(app_defs):
+        if position and app.metadata.get(USE_WITH_RAY_CLUSTER_KEY):
+            raise UnsupportedError(
+                f"{USE_WITH_RAY_CLUSTER_KEY} is for the first task of a group, not for "
+                f"{app.name!r}."
+            )
+        merged.roles += app.roles
+        merged.metadata |= app.metadata
+    return merged
+
+
+def _partial_command(
+    name: str, task: Partial[Any] | str, executor: Executor, to_file: bool
+) -> _Command:
+    text = task if isinstance(task, str) else ZlibJSONSerializer().serialize(task)
+    if to_file:
+        packager = ZlibJSONSerializer().serialize(executor.packager.to_config())
+        packager_path, text = executor.package_configs(
+            (f"{name}_packager", packager), (f"{name}_fn_or_script", text)
+        )
+        _write_copies(name, task, executor)
+        args = ["-n", name, "-p", packager_path, text]
+    else:
+        args = ["-n", name, text]
+    return _Command(
+        entrypoint=executor.python(),
+        args=["-m", RUNNER, *args],
+        module=RUNNER,
+        program_args=args,
+        env=_beside_the_script() if executor.CAPABILITIES.local_paths else {},
+    )
+
+
+def _beside_the_script() -> dict[str, str]:
+    """Return the variable that lets a job on this machine import what its launcher could."""
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    if not script:
+        return {}
+    paths = [str(Path(script).resolve().parent), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def _script_command(name: str, script: Script, executor: Executor, with_copies: bool) -> _Command:
+    if with_copies:
+        _write_copies(name, script, executor)
+    if script.metadata.get(USE_WITH_RAY_CLUSTER_KEY) and executor.SCHEDULER != "slurm_tunnel":
+        raise UnsupportedError(
+            f"{USE_WITH_RAY_CLUSTER_KEY} needs a SlurmExecutor, not {type(executor).__name__}."
+        )
+    script = script.resolved()
+    args = script.to_command(
+        filename=str(Path(executor.job_dir) / SCRIPTS_DIR / f"{name}.sh"),
+        is_local=executor.CAPABILITIES.local_paths,
+    )
+    return _Command(
+        entrypoint=script.entrypoint,
+        args=args,
+        script=None if script.m else args[0],
+        module=script.path if script.m else None,
+        no_python="python" not in script.entrypoint,
+        program_args=args[2:] if script.m else args[1:],
+        env=dict(script.env),
+        metadata=dict(script.metadata),
+    )
+
+
+def _transformed(name: str, command: _Command, launcher: Launcher, executor: Executor) -> _Command:
+    script = launcher.transform([command.entrypoint, *command.args])
+    if script is None:
+        return command
+    made = _script_command(name, script, executor, with_copies=False)
+    made.env, made.metadata = command.env, command.metadata
+    return made
+
+
+def _application(
+    name: str,
+    command: _Command,
+    launcher: Launcher,
+    executor: Executor,
+    env: dict[str, str],
+    cpu: int,
+    gpu: int,
+    memMB: int,
+    h: str | None,
+) -> AppDef:
+    if not isinstance(launcher, (Torchrun, FaultTolerance)):
+        role = Role(
+            name=name,
+            image="",
+            entrypoint=command.entrypoint,
+            args=command.args,
+            env=env,
+            max_retries=executor.retries,
+            resource=resource(cpu=cpu, gpu=gpu, memMB=memMB, h=h),
+        )
+        return AppDef(name=name, roles=[role])
+    shared: dict[str, Any] = {
+        "script": command.script,
+        "m": command.module,
+        "no_python": command.no_python,
+        "image": "",
+        "name": name,
+        "h": h,
+        "cpu": cpu,
+        "gpu": gpu,
+        "memMB": memMB,
+        "j": f"{executor.nnodes()}x{executor.nproc_per_node()}",
+        "env": env,
+        "max_retries": executor.retries,
+        "rdzv_port": launcher.rdzv_port,
+        "rdzv_backend": launcher.rdzv_backend,
+        "rdzv_id": launcher.rdzv_id,
+        "debug": executor.packager.debug,
+        "use_env": executor.CAPABILITIES.local_paths,
+    }
+    if isinstance(launcher, Torchrun):
+        return torchrun(*command.program_args, **shared)
+    return ft_launcher(
+        *command.program_args,
+        **shared,
+        workload_check_interval=launcher.workload_check_interval,
+        initial_rank_heartbeat_timeout=launcher.initial_rank_heartbeat_timeout,
+        rank_heartbeat_timeout=launcher.rank_heartbeat_timeout,
+        rank_termination_signal=launcher.rank_termination_signal,
+        log_level=launcher.log_level,
+        max_restarts=launcher.max_restarts,
+    )
+
+
+def _write_copies(name: str, task: Partial[Any] | Script | str, executor: Executor) -> None:
+    """Write YAML copies for people beside the files that count; not having them is no failure."""
+    copies = []
+    for what, value in (("executor", executor), ("config", task)):
+        if isinstance(value, str):
+            continue  # stored, and not to be read before it runs
+        try:
+            copies.append((f"{name}_{what}.yaml", YamlSerializer().serialize(value)))
+        except UnserializableError as err:
+            log.warning("%s: no YAML copy of the %s: %s", name, what, err)
+    executor.package_configs(*copies)

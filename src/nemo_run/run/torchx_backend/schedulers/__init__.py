@@ -1,0 +1,1 @@
+"""One module for each backend, each with ``create_scheduler``."""

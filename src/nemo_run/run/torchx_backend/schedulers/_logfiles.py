@@ -1,0 +1,126 @@
+"""Log files of a replica on this machine, read to their end or followed."""
+
+from __future__ import annotations
+
+import bisect
+import os
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+from torchx.schedulers.api import Stream
+
+from nemo_run.exceptions import ConfigError
+from nemo_run.run.torchx_backend.schedulers.api import LogQuery
+
+BLOCK_BYTES = 1 << 20
+PAUSE_S = (0.02, 0.2)
+CLOCK = ".replica/clock"
+"""Lines ``<seconds since the epoch> <bytes in the log by then>``."""
+
+
+def read(
+    directory: Path, query: LogQuery, ended: Callable[[], bool] = lambda: True
+) -> Iterator[str]:
+    """Yield blocks of whole lines; with ``query.follow`` until ``ended`` and all was read.
+
+    Raises:
+        ConfigError: one stream is wanted, but they were not kept apart.
+    """
+    files = _files(directory, query.stream)
+    if len(files) == 1:
+        start, stop = _range(directory, query.since, query.until)
+        return _read_one(files[0], query.follow, ended, start, stop)
+    return _read_together([_read_one(file, query.follow, ended) for file in files])
+
+
+def _files(directory: Path, stream: Stream) -> list[Path]:
+    together = directory / "combined.log"
+    apart = {Stream.STDOUT: directory / "stdout.log", Stream.STDERR: directory / "stderr.log"}
+    if stream is Stream.COMBINED:
+        kept_apart = not together.exists() and apart[Stream.STDOUT].exists()
+        return list(apart.values()) if kept_apart else [together]
+    if apart[stream].is_symlink():
+        raise ConfigError(
+            f"The streams of this job were written to one log, in order, so {stream.name} alone "
+            "cannot be had. Use LocalExecutor(separate_streams=True) to keep them apart."
+        )
+    return [apart[stream]]
+
+
+def _read_one(
+    path: Path,
+    follow: bool,
+    ended: Callable[[], bool],
+    start: int = 0,
+    stop: int | None = None,
+) -> Iterator[str]:
+    descriptor = None
+    pause_s = PAUSE_S[0]
+    rest = b""
+    position = start
+    # Asked before reading: what was written until the end is then in the file.
+    over = not follow or ended()
+    try:
+        while True:
+            if descriptor is None:
+                try:
+                    descriptor = os.open(path, os.O_RDONLY)
+                except FileNotFoundError:
+                    pass
+                else:
+                    os.lseek(descriptor, start, os.SEEK_SET)
+            wanted = BLOCK_BYTES if stop is None else min(BLOCK_BYTES, stop - position)
+            data = os.read(descriptor, wanted) if descriptor is not None and wanted > 0 else b""
+            if data:
+                position += len(data)
+                pause_s = PAUSE_S[0]
+                whole, newline, tail = data.rpartition(b"\n")
+                if newline:
+                    yield (rest + whole + newline).decode("utf-8", "replace")
+                    rest = tail
+                else:
+                    rest += data
+            elif over or (stop is not None and position >= stop):
+                break
+            else:
+                time.sleep(pause_s)
+                pause_s = min(pause_s * 1.5, PAUSE_S[1])
+                over = ended()
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+    if rest:
+        yield rest.decode("utf-8", "replace")
+
+
+def _read_together(streams: list[Iterator[str]]) -> Iterator[str]:
+    # The order between two files is not known; each keeps its own.
+    for stream in streams:
+        yield from stream
+
+
+def _range(
+    directory: Path, since: datetime | None, until: datetime | None
+) -> tuple[int, int | None]:
+    """Return from which byte to which the lines of a time are."""
+    if since is None and until is None:
+        return 0, None
+    times, sizes = _clock(directory)
+    start = 0 if since is None else _size_at(times, sizes, since.timestamp())
+    stop = None if until is None else _size_at(times, sizes, until.timestamp())
+    return start, stop
+
+
+def _clock(directory: Path) -> tuple[list[float], list[int]]:
+    try:
+        rows = [line.split() for line in (directory / CLOCK).read_text().splitlines()]
+    except FileNotFoundError:
+        return [], []
+    return [float(when) for when, _ in rows], [int(size) for _, size in rows]
+
+
+def _size_at(times: list[float], sizes: list[int], when: float) -> int:
+    position = bisect.bisect_right(times, when)
+    return sizes[position - 1] if position else 0

@@ -1,0 +1,459 @@
+"""The half that all schedulers share: planning, recording, asking, cancelling, reading logs.
+
+torchx fixes what a scheduler looks like from outside. `SchedulerMixin` implements all of it; a
+backend fills in five hooks.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+from torchx.schedulers.api import DescribeAppResponse, ListAppResponse, Stream
+from torchx.specs import AppDef, AppDryRunInfo, AppState, Role, is_terminal
+
+from nemo_run._records import JobRecord, JobRef, JobStore, RoleSize, new_tag
+from nemo_run.core.execution.base import Executor
+from nemo_run.core.execution.local import LocalExecutor
+from nemo_run.exceptions import (
+    BackendError,
+    BackendUnavailableError,
+    ConfigError,
+    JobNotFoundError,
+    SubmitError,
+    UnsupportedError,
+)
+
+log = logging.getLogger(__name__)
+
+ExecutorT = TypeVar("ExecutorT", bound=Executor)
+RequestT = TypeVar("RequestT")
+
+EXECUTOR_MAPPING: dict[type[Executor], str] = {LocalExecutor: LocalExecutor.SCHEDULER}
+REVERSE_EXECUTOR_MAPPING: dict[str, type[Executor]] = {v: k for k, v in EXECUTOR_MAPPING.items()}
+
+CWD = "nemo_run/cwd"
+"""Key of ``Role.metadata``: the directory to start in, where that is one of this machine."""
+
+TAG = "nemo_run/tag"
+"""Key of ``AppDef.metadata``: what makes this submission unlike any other, chosen before it."""
+
+
+def get_executor_str(executor: Executor) -> str:
+    """Return the name of the scheduler that runs jobs of ``executor``.
+
+    Raises:
+        ConfigError: its class names none.
+    """
+    if not executor.SCHEDULER:
+        raise ConfigError(
+            f"{type(executor).__name__} does not say which scheduler runs it. "
+            "Set SCHEDULER to the name of its entry point in the group torchx.schedulers."
+        )
+    return executor.SCHEDULER
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStatus:
+    """What a backend says about a job.
+
+    Attributes:
+        exit_code: of the job's process, where the backend knows it.
+        restarts: how often the job was started again.
+        started_at, ended_at: seconds since the epoch, where the backend knows them.
+    """
+
+    state: AppState
+    message: str = ""
+    exit_code: int | None = None
+    url: str = ""
+    restarts: int = 0
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogQuery:
+    """Which part of a job's logs is wanted."""
+
+    role: str
+    replica: int = 0
+    stream: Stream = Stream.COMBINED
+    follow: bool = False
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+class PlannedRun(AppDryRunInfo[RequestT]):
+    """A request together with what it was made from."""
+
+    def __init__(
+        self, request: RequestT, fmt: Callable[[RequestT], str], app: AppDef, executor: Executor
+    ) -> None:
+        super().__init__(request, fmt)
+        self.planned = app
+        self.executor = executor
+
+
+class SchedulerMixin(Generic[ExecutorT, RequestT]):
+    """A torchx scheduler made of five hooks. Must come before the torchx class in the bases."""
+
+    EXECUTOR: ClassVar[type[Executor]]
+    MAX_ROLES: ClassVar[int | None] = 1
+    """How many roles one submission may have; None for any number."""
+
+    session_name: str
+
+    # The five hooks.
+
+    def _plan(self, app: AppDef, executor: ExecutorT) -> RequestT:
+        """Build the request. No network, no files outside the job directory.
+
+        ``app.metadata[TAG]`` is unique to this submission; put it on the job.
+        """
+        raise NotImplementedError
+
+    def _launch(self, request: RequestT) -> JobRef:
+        """Submit once. Raise SubmitError with what the backend said."""
+        raise NotImplementedError
+
+    def _poll(self, ref: JobRef) -> JobStatus:
+        """Ask for the present state. Raise JobNotFoundError or BackendUnavailableError."""
+        raise NotImplementedError
+
+    def _stop(self, ref: JobRef) -> None:
+        """Ask the job to end. Ending a job that has ended is not an error."""
+        raise NotImplementedError
+
+    def _lines(self, ref: JobRef, query: LogQuery) -> Iterator[str]:
+        """Yield log text.
+
+        1. Each item is one or more whole lines, in order, each with its newline; only the very
+           last may lack one.
+        2. Without ``follow`` the iterator ends at the last line there is now.
+        3. With ``follow`` it ends once the job has ended and all its lines were read.
+        """
+        raise NotImplementedError
+
+    # Hooks with an answer that fits most backends.
+
+    def _kill(self, ref: JobRef) -> None:
+        """End the job at once, without giving it time to clean up."""
+        self._stop(ref)
+
+    def _planned_id(self, request: RequestT) -> str | None:
+        """Return the app id, where it is known before the job is submitted."""
+        return None
+
+    def _planned_ref(self, record: JobRecord) -> JobRef | None:
+        """Return how to find a job that was recorded, when its launcher died before the answer."""
+        return None
+
+    def _log_dir(self, request: RequestT) -> str:
+        """Return the directory on this machine that logs are kept in, if there is one."""
+        return ""
+
+    def _legacy_record(self, app_id: str) -> JobRecord | None:
+        """Return a job that only the index file of an earlier release knows."""
+        return None
+
+    # What torchx calls.
+
+    def submit_dryrun(self, app: AppDef, cfg: Any) -> AppDryRunInfo[RequestT]:
+        """Return the request that would be submitted. Nothing leaves this machine.
+
+        Raises:
+            ConfigError: the executor is of another kind, or cannot do what the app asks for.
+        """
+        info: AppDryRunInfo[RequestT] = self._submit_dryrun(app, cfg)
+        for role in app.roles:
+            info = role.pre_proc(self._scheduler_name(), info)
+        info._app = app
+        return info
+
+    def _submit_dryrun(self, app: AppDef, cfg: Any) -> AppDryRunInfo[RequestT]:
+        if not isinstance(cfg, self.EXECUTOR):
+            raise ConfigError(
+                f"{type(self).__name__} runs jobs of {self.EXECUTOR.__name__}, "
+                f"not of {type(cfg).__name__}."
+            )
+        if self.MAX_ROLES is not None and len(app.roles) > self.MAX_ROLES:
+            raise UnsupportedError(
+                f"{type(cfg).__name__} runs one task in a job, not {len(app.roles)}. "
+                "Add the tasks one by one."
+            )
+        planned = copy.copy(app)
+        planned.metadata = {TAG: new_tag(), **app.metadata}
+        planned.roles = [_with_macros(role, cfg) for role in app.roles]
+        request = self._plan(planned, cast("ExecutorT", cfg))
+        return PlannedRun(request, self._describe_request, planned, cfg)
+
+    def _describe_request(self, request: RequestT) -> str:
+        """Return a request as text for people, without secrets."""
+        return str(request)
+
+    def schedule(self, dryrun_info: AppDryRunInfo[RequestT]) -> str:
+        """Submit the job and return its app id.
+
+        It is recorded before anything is asked of the backend, where its id is known by then,
+        and otherwise as soon as the id is known.
+
+        Raises:
+            SubmitError: the backend did not accept it.
+        """
+        if not isinstance(dryrun_info, PlannedRun):
+            raise ConfigError("Only what submit_dryrun() returned can be scheduled.")
+        request, planned, executor = (
+            dryrun_info.request,
+            dryrun_info.planned,
+            dryrun_info.executor,
+        )
+        now = time.time()
+        planned_id = self._planned_id(request)
+        record = JobRecord(
+            app_id=planned_id or planned.metadata[TAG],
+            scheduler=self._scheduler_name(),
+            experiment_id=executor.experiment_id or "",
+            roles=tuple(RoleSize(role.name, role.num_replicas) for role in planned.roles),
+            tag=planned.metadata[TAG],
+            submitted_at=now,
+            last_seen_at=now,
+            job_dir=executor.job_dir,
+            log_dir=self._log_dir(request),
+        )
+        if planned_id:
+            self._store.put(record)
+        try:
+            ref = self._launch(request)
+        except SubmitError as err:
+            if planned_id:
+                self._store.put(replace(record, state="FAILED", message=str(err), ended_at=now))
+            raise
+        app_id = planned_id or ref.native_id
+        self._store.put(replace(record, app_id=app_id, ref=ref, state="SUBMITTED"))
+        log.debug("%s: submitted to %s as %s", app_id, record.scheduler, ref.native_id)
+        return app_id
+
+    def describe(self, app_id: str) -> DescribeAppResponse | None:
+        """Return what is known of a job; None where nothing is.
+
+        While the backend cannot be reached, the last known state comes back with a message that
+        says so.
+        """
+        record = self._find(app_id)
+        if record is None:
+            return None
+        status = self._present(record)
+        return DescribeAppResponse(
+            app_id=app_id,
+            state=status.state,
+            msg=status.message,
+            ui_url=status.url or None,
+            num_restarts=status.restarts,
+            roles=[
+                Role(name=role.name, image="", num_replicas=role.replicas) for role in record.roles
+            ],
+        )
+
+    def submitted(self, planned: PlannedRun[RequestT]) -> str | None:
+        """Return the app id of ``planned`` if it was submitted before, by whoever died then."""
+        app_id = self._planned_id(planned.request)
+        status = self.status_of(app_id) if app_id else None
+        return None if status is None or status.state is AppState.UNSUBMITTED else app_id
+
+    def status_of(self, app_id: str) -> JobStatus | None:
+        """Return the status of a job with its exit code and times; None for an unknown job."""
+        record = self._find(app_id)
+        return None if record is None else self._present(record)
+
+    def cancel(self, app_id: str) -> None:
+        """End a job, and return when the backend says that it has ended.
+
+        A job that is unknown or has ended is left alone.
+
+        Raises:
+            BackendError: the backend could not be asked, or the job goes on.
+        """
+        if self._find(app_id) is not None:
+            self._cancel_existing(app_id)
+
+    def kill(self, app_id: str) -> None:
+        """End a job like `cancel`, but at once."""
+        if self._find(app_id) is not None:
+            self._end(app_id, self._kill)
+
+    def _cancel_existing(self, app_id: str) -> None:
+        self._end(app_id, self._stop)
+
+    def _end(self, app_id: str, end: Callable[[JobRef], None]) -> None:
+        record = self._get(app_id)
+        if record.is_terminal:
+            return
+        ref = self._ref(record)
+        if ref is None:
+            self._remember(record, JobStatus(state=AppState.CANCELLED, message="never submitted"))
+            return
+        end(ref)
+        status = self._present(record)
+        if not is_terminal(status.state):
+            raise BackendError(
+                f"Asked {record.scheduler} to end {app_id}, but it is still {status.state.name}. "
+                "Ask for its status again, or cancel it once more.",
+                backend=record.scheduler,
+                operation="cancel",
+                detail=status.message,
+            )
+
+    def log_iter(
+        self,
+        app_id: str,
+        role_name: str,
+        k: int = 0,
+        regex: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        should_tail: bool = False,
+        streams: Stream | None = None,
+    ) -> Iterable[str]:
+        """Return the log lines of one replica, each with its newline.
+
+        Raises:
+            JobNotFoundError: the job, or that role or replica of it, is unknown.
+            ConfigError: ``regex`` is not a regular expression.
+        """
+        matches = _matcher(regex)
+        text = self.log_text(
+            app_id,
+            LogQuery(
+                role=role_name,
+                replica=k,
+                stream=streams or Stream.COMBINED,
+                follow=should_tail,
+                since=since,
+                until=until,
+            ),
+        )
+        lines = (line for block in text for line in block.splitlines(keepends=True))
+        return filter(matches, lines) if matches else lines
+
+    def log_text(self, app_id: str, query: LogQuery) -> Iterator[str]:
+        """Return log text in blocks of whole lines; see `log_iter`, which is slower."""
+        record = self._get(app_id)
+        role = next((role for role in record.roles if role.name == query.role), None)
+        if role is None or not 0 <= query.replica < role.replicas:
+            known = ", ".join(f"{role.name} (0 to {role.replicas - 1})" for role in record.roles)
+            raise JobNotFoundError(
+                f"Job {app_id} has no replica {query.replica} of role {query.role!r}. "
+                f"It has: {known}.",
+                backend=record.scheduler,
+                operation="logs",
+            )
+        ref = self._ref(record)
+        return iter(()) if ref is None else self._lines(ref, query)
+
+    def tail(self, app_id: str, query: LogQuery, lines: int) -> Sequence[str]:
+        """Return the last lines of a log as it is now."""
+        kept: deque[str] = deque(maxlen=lines)
+        for block in self.log_text(app_id, query):
+            kept.extend(block.splitlines(keepends=True)[-lines:])
+        return kept
+
+    def list(self) -> list[ListAppResponse]:
+        """Return the jobs that were submitted from this home directory, the latest first."""
+        return [
+            ListAppResponse(app_id=record.app_id, state=self._present(record).state)
+            for record in self._store.list(self._scheduler_name())
+        ]
+
+    def _validate(self, app: AppDef, scheduler: str, *args: Any) -> None:
+        """Accept what torchx would refuse for lack of a resource: executors say what they need."""
+
+    # Records.
+
+    @property
+    def _store(self) -> JobStore:
+        return JobStore()
+
+    def _scheduler_name(self) -> str:
+        return self.EXECUTOR.SCHEDULER
+
+    def _find(self, app_id: str) -> JobRecord | None:
+        return self._store.find(app_id, self._scheduler_name()) or self._legacy_record(app_id)
+
+    def _get(self, app_id: str) -> JobRecord:
+        record = self._find(app_id)
+        return self._store.get(app_id, self._scheduler_name()) if record is None else record
+
+    def _ref(self, record: JobRecord) -> JobRef | None:
+        return record.ref or self._planned_ref(record)
+
+    def _present(self, record: JobRecord) -> JobStatus:
+        """Return the status of a recorded job, asking the backend unless it has ended."""
+        ref = self._ref(record)
+        if record.is_terminal or ref is None:
+            return _recorded(record)
+        try:
+            status = self._poll(ref)
+        except BackendUnavailableError as err:
+            return replace(
+                _recorded(record), message=f"{record.scheduler} cannot be reached: {err}"
+            )
+        except JobNotFoundError as err:
+            return replace(
+                _recorded(record),
+                state=AppState.UNKNOWN,
+                message=f"last known as {record.state}; {record.scheduler} says: {err}",
+            )
+        return self._remember(record, status)
+
+    def _remember(self, record: JobRecord, status: JobStatus) -> JobStatus:
+        seen = replace(
+            record,
+            ref=self._ref(record),
+            state=status.state.name,
+            message=status.message,
+            exit_code=status.exit_code,
+            ui_url=status.url,
+            ended_at=status.ended_at,
+            extra={
+                **record.extra,
+                "started_at": status.started_at,
+                "restarts": status.restarts,
+            },
+        )
+        if seen == record:
+            return status
+        return _recorded(self._store.put(replace(seen, last_seen_at=time.time())))
+
+
+def _with_macros(role: Role, executor: Executor) -> Role:
+    macros = executor.macro_values()
+    return macros.apply(role) if macros is not None else copy.deepcopy(role)
+
+
+def _recorded(record: JobRecord) -> JobStatus:
+    return JobStatus(
+        state=AppState[record.state],
+        message=record.message,
+        exit_code=record.exit_code,
+        url=record.ui_url,
+        restarts=record.extra.get("restarts", 0),
+        started_at=record.extra.get("started_at"),
+        ended_at=record.ended_at,
+    )
+
+
+def _matcher(regex: str | None) -> Any:
+    if not regex:
+        return None
+    try:
+        return re.compile(regex).search
+    except re.error as err:
+        raise ConfigError(f"{regex!r} is not a regular expression: {err}.") from err

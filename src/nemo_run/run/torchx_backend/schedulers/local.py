@@ -1,0 +1,326 @@
+"""Jobs on this machine that outlive the process, terminal or supervisor that looked after them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pprint
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torchx.schedulers.api import AppDryRunInfo, DescribeAppResponse, Scheduler, Stream
+from torchx.schedulers.local_scheduler import (
+    CWDImageProvider,
+    ImageProvider,
+    LocalOpts,
+    LocalScheduler,
+    PopenRequest,
+    ReplicaParam,
+)
+from torchx.specs import AppDef, AppState, Role, macros
+
+from nemo_run import _legacy, _replica
+from nemo_run._credentials import mask_environment
+from nemo_run._home import get_nemorun_home
+from nemo_run._records import JobRecord, JobRef
+from nemo_run._replica import ReplicaSpec, ReplicaStatus, SlotRequest
+from nemo_run.core.execution.base import Executor
+from nemo_run.core.execution.local import LocalExecutor
+from nemo_run.exceptions import ConfigError, SubmitError
+from nemo_run.run._names import slug
+from nemo_run.run._order import combined
+from nemo_run.run.torchx_backend.schedulers import _logfiles
+from nemo_run.run.torchx_backend.schedulers.api import (
+    CWD,
+    TAG,
+    JobStatus,
+    LogQuery,
+    SchedulerMixin,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nemo_run.run.experiment import Experiment
+
+log = logging.getLogger(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "LOCAL_JOB_DIRS":
+        # The index file of 0.12, under the home directory of the moment. Only read.
+        return str(Path(get_nemorun_home()) / _legacy.LOCAL_INDEX)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+STATES: dict[_replica.State, AppState] = {
+    # Recorded, but no supervisor took it over: whoever was to start it was killed first.
+    "unsubmitted": AppState.UNSUBMITTED,
+    "pending": AppState.PENDING,
+    "running": AppState.RUNNING,
+    "succeeded": AppState.SUCCEEDED,
+    "failed": AppState.FAILED,
+    "cancelled": AppState.CANCELLED,
+}
+
+
+@dataclass
+class LocalRequest(PopenRequest):
+    """A torchx request, and how often and how long to try."""
+
+    retries: int = 0
+    time_limit_s: float | None = None
+    separate_streams: bool = False
+    slots: tuple[SlotRequest, ...] = ()
+
+
+class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], LocalScheduler):
+    """Runs each replica under a supervisor of its own; keeps nothing in memory.
+
+    ``cache_size`` and ``experiment`` are accepted for compatibility: there is no limit on live
+    jobs.
+    """
+
+    EXECUTOR: ClassVar[type[Executor]] = LocalExecutor
+    MAX_ROLES = None
+
+    def __init__(
+        self,
+        session_name: str,
+        image_provider_class: Callable[[LocalOpts], ImageProvider],
+        cache_size: int = 100,
+        extra_paths: list[str] | None = None,
+        experiment: Experiment | None = None,
+    ) -> None:
+        # Not LocalScheduler's: that takes over the signals of the process.
+        Scheduler.__init__(self, "local", session_name)
+        if cache_size <= 0:
+            raise ConfigError(f"cache_size must be greater than zero, not {cache_size}.")
+        self._image_provider_class = image_provider_class
+        self._extra_paths = extra_paths or []
+
+    def describe(self, app_id: str) -> DescribeAppResponse | None:
+        """Return what is known of a job, whoever started it; None where nothing is."""
+        return super().describe(app_id)
+
+    def schedule(self, dryrun_info: AppDryRunInfo[PopenRequest]) -> str:
+        """Start the job and return its app id; it goes on when this process ends."""
+        return super().schedule(dryrun_info)
+
+    def log_iter(
+        self,
+        app_id: str,
+        role_name: str,
+        k: int = 0,
+        regex: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        should_tail: bool = False,
+        streams: Stream | None = None,
+    ) -> Iterable[str]:
+        """Return the log lines of one replica; ``since`` and ``until`` are exact to a second.
+
+        Raises:
+            JobNotFoundError: the job, or that role or replica of it, is unknown.
+            ConfigError: ``regex`` is not one, or the job's streams were not kept apart.
+        """
+        return super().log_iter(app_id, role_name, k, regex, since, until, should_tail, streams)
+
+    def close(self) -> None:
+        """Do nothing: jobs go on."""
+
+    def __del__(self) -> None:
+        pass
+
+    def _plan(self, app: AppDef, executor: LocalExecutor) -> PopenRequest:
+        app_id = f"{slug(app.name)}-{app.metadata[TAG]}"
+        log_dir = Path(executor.job_dir) / self.session_name / app_id
+        images = self._image_provider_class({})
+        params: dict[str, list[ReplicaParam]] = {}
+        directories: dict[str, list[str]] = {}
+        for role in app.roles:
+            replicas = [
+                self._replica_param(role, k, app_id, log_dir, images)
+                for k in range(role.num_replicas)
+            ]
+            params[role.name] = replicas
+            directories[role.name] = [
+                str(_replica_dir(log_dir, role.name, k)) for k in range(role.num_replicas)
+            ]
+        return LocalRequest(
+            app_id,
+            str(log_dir),
+            params,
+            directories,
+            retries=executor.retries,
+            time_limit_s=executor.time_limit_s,
+            separate_streams=executor.separate_streams,
+            slots=executor.slots(os.environ),
+        )
+
+    def _replica_param(
+        self, role: Role, k: int, app_id: str, log_dir: Path, images: ImageProvider
+    ) -> ReplicaParam:
+        values = macros.Values(
+            img_root=images.fetch_role(role),
+            app_id=app_id,
+            replica_id=str(k),
+            rank0_env="TORCHX_RANK0_HOST",
+        )
+        role = values.apply(role)
+        directory = _replica_dir(log_dir, role.name, k)
+        role.env = {
+            "TORCHX_RANK0_HOST": "localhost",
+            "TORCHELASTIC_ERROR_FILE": str(directory / "error.json"),
+            "PET_LOG_DIR": str(log_dir / "torchelastic" / slug(role.name)),
+            **role.env,
+        }
+        if len(role.args) == 2 and role.args[0] == "-c" and role.args[1][:1] == '"':
+            # Script.to_command() quotes inline text for a shell; there is none here.
+            role.args[1] = role.args[1][1:-1].replace('\\"', '"')
+        param = images.get_replica_param(
+            values.img_root,
+            role,
+            *(str(directory / name) for name in ("stdout.log", "stderr.log", "combined.log")),
+        )
+        param.cwd = role.metadata.get(CWD) or param.cwd or str(Path.cwd())
+        return param
+
+    def _describe_request(self, request: PopenRequest) -> str:
+        shown = asdict(request)
+        for replicas in shown["role_params"].values():
+            for replica in replicas:
+                replica["env"] = mask_environment(replica["env"])
+        return pprint.pformat(shown, indent=2, width=80)
+
+    def _planned_id(self, request: PopenRequest) -> str:
+        return request.app_id
+
+    def _planned_ref(self, record: JobRecord) -> JobRef:
+        return JobRef(native_id=record.app_id, where=_where(record.log_dir, record.roles))
+
+    def _log_dir(self, request: PopenRequest) -> str:
+        return request.log_dir
+
+    def _launch(self, request: PopenRequest) -> JobRef:
+        if not isinstance(request, LocalRequest):
+            raise SubmitError("Only what submit_dryrun() returned can be started.")
+        sizes = {role: len(params) for role, params in request.role_params.items()}
+        for role, params in request.role_params.items():
+            for directory, param in zip(request.role_log_dirs[role], params, strict=True):
+                _replica.start(
+                    Path(directory),
+                    ReplicaSpec(
+                        argv=tuple(param.args),
+                        env=self._environment(param.env, os.environ),
+                        cwd=param.cwd or str(Path.cwd()),
+                        retries=request.retries,
+                        time_limit_s=request.time_limit_s,
+                        separate=request.separate_streams,
+                        slots=request.slots or None,
+                    ),
+                )
+        return JobRef(native_id=request.app_id, where=_where(request.log_dir, sizes.items()))
+
+    def _environment(self, own: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
+        env = {"PYTHONUNBUFFERED": "x", **inherited, **own}
+        # The interpreter's directory comes last, for machines that have no "python" of their own.
+        paths = [own.get("PATH"), inherited.get("PATH", os.defpath)]
+        paths = [*self._extra_paths, *paths, str(Path(sys.executable).parent)]
+        env["PATH"] = os.pathsep.join(path for path in paths if path)
+        return env
+
+    def _poll(self, ref: JobRef) -> JobStatus:
+        if _legacy.is_legacy(ref):
+            return self._poll_legacy(ref)
+        found = [_attended(directory) for directory in _directories(ref)]
+        state = combined([STATES[replica.state] for replica in found])
+        codes = [replica.exit_code for replica in found if replica.exit_code is not None]
+        starts = [replica.started_at for replica in found if replica.started_at is not None]
+        ends = [replica.ended_at for replica in found if replica.ended_at is not None]
+        return JobStatus(
+            state=state,
+            message="; ".join(dict.fromkeys(r.message for r in found if r.message)),
+            exit_code=next((code for code in codes if code), codes[0] if codes else None),
+            url=f"file://{ref.where['log_dir']}",
+            restarts=max((max(0, replica.attempt - 1) for replica in found), default=0),
+            started_at=min(starts, default=None),
+            ended_at=max(ends, default=None) if all(r.is_final for r in found) else None,
+        )
+
+    def _stop(self, ref: JobRef) -> None:
+        if not _legacy.is_legacy(ref):
+            for directory in _directories(ref):
+                _replica.stop(directory)
+
+    def _kill(self, ref: JobRef) -> None:
+        if not _legacy.is_legacy(ref):
+            for directory in _directories(ref):
+                _replica.stop(directory, grace_s=0)
+
+    def _lines(self, ref: JobRef, query: LogQuery) -> Iterator[str]:
+        directory = _replica_dir(Path(ref.where["log_dir"]), query.role, query.replica)
+        if _legacy.is_legacy(ref):
+            return _logfiles.read(Path(ref.where["log_dir"], query.role, str(query.replica)), query)
+
+        def ended() -> bool:
+            return _attended(directory).is_final
+
+        return _logfiles.read(directory, query, ended)
+
+    def _legacy_record(self, app_id: str) -> JobRecord | None:
+        return _legacy.find_local_job(Path(get_nemorun_home()) / _legacy.LOCAL_INDEX, app_id)
+
+    def _poll_legacy(self, ref: JobRef) -> JobStatus:
+        record = self._legacy_record(ref.native_id)
+        if record is None:
+            return JobStatus(state=AppState.UNKNOWN, message="the index of 0.12 is gone")
+        return JobStatus(
+            state=AppState[record.state],
+            message=record.message,
+            exit_code=record.exit_code,
+            url=f"file://{record.log_dir}",
+            ended_at=record.ended_at,
+        )
+
+
+def create_scheduler(
+    session_name: str, cache_size: int = 100, extra_paths: list[str] | None = None, **kwargs: Any
+) -> PersistentLocalScheduler:
+    """Return a scheduler that runs jobs in the current directory."""
+    return PersistentLocalScheduler(
+        session_name=session_name,
+        image_provider_class=CWDImageProvider,
+        cache_size=cache_size,
+        extra_paths=extra_paths,
+        experiment=kwargs.get("experiment"),
+    )
+
+
+def _attended(directory: Path) -> ReplicaStatus:
+    """Return the status of a replica, given a new supervisor first if its own was killed."""
+    status = _replica.inspect(directory)
+    if status.unattended and _replica.adopt(directory):
+        status = _replica.inspect(directory)
+    return status
+
+
+def _replica_dir(log_dir: Path, role: str, k: int) -> Path:
+    return log_dir / slug(role) / str(k)
+
+
+def _where(log_dir: str, sizes: Iterable[tuple[str, int]]) -> dict[str, str]:
+    return {"log_dir": log_dir, **{f"role {name}": str(count) for name, count in sizes}}
+
+
+def _directories(ref: JobRef) -> list[Path]:
+    return [
+        _replica_dir(Path(ref.where["log_dir"]), key.removeprefix("role "), k)
+        for key, count in ref.where.items()
+        if key.startswith("role ")
+        for k in range(int(count))
+    ]
