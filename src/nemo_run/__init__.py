@@ -4,12 +4,12 @@ Importing this package loads nothing else: every name below is found on first us
 """
 
 from importlib import import_module as _import_module
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 from nemo_run.package_info import __package_name__, __version__
 
-if _TYPE_CHECKING:
+if TYPE_CHECKING:
     from nemo_run import api as api
     from nemo_run import cli as cli
     from nemo_run import config as config
@@ -77,14 +77,16 @@ _NAMED_ELSEWHERE = {"Plugin": "ExperimentPlugin"}
 _MODULES = {"api", "cli", "config", "core", "exceptions", "help", "package_info", "run"}
 
 
-def __getattr__(name: str) -> _Any:
-    if name in _MODULES:
-        return _import_module(f"nemo_run.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'nemo_run' has no attribute {name!r}{_suggestion(name)}")
-    module = _import_module(f"nemo_run.{_HOMES[name]}")
-    value = globals()[name] = getattr(module, _NAMED_ELSEWHERE.get(name, name))
-    return value
+if not TYPE_CHECKING:  # to a type checker, any name would exist
+
+    def __getattr__(name: str) -> _Any:
+        if name in _MODULES:
+            return _import_module(f"nemo_run.{name}")
+        if name not in _HOMES:
+            raise AttributeError(f"module 'nemo_run' has no attribute {name!r}{_suggestion(name)}")
+        module = _import_module(f"nemo_run.{_HOMES[name]}")
+        value = globals()[name] = getattr(module, _NAMED_ELSEWHERE.get(name, name))
+        return value
 
 
 def __dir__() -> list[str]:

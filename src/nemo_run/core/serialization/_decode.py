@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import fiddle as fdl
+from fiddle._src.config import BuildableTraverserMetadata
 from fiddle._src.experimental.serialization import PyrefPolicy, find_node_traverser
 from fiddle._src.signatures import SignatureInfo, get_signature
 
@@ -59,7 +60,7 @@ class _Decoder:
         key = (node["type"]["module"], node["type"]["name"])
         values = [self.value(child) for _, child in node["items"]]
         if key == _format.METADATA:
-            return tuple(values)
+            return BuildableTraverserMetadata(*values)
         metadata = self.value(node["metadata"])
         if key in _BUILDABLES:
             return self._buildable(_BUILDABLES[key], values, metadata)
@@ -71,8 +72,6 @@ class _Decoder:
         traverser = find_node_traverser(cls) if isinstance(cls, type) else None
         if traverser is None:
             raise ConfigError(f"A stored config holds a {key[0]}:{key[1]}, which has no reader.")
-        if issubclass(cls, fdl.Buildable):
-            return self._buildable(cls, values, metadata)
         return traverser.unflatten(values, metadata)
 
     def _buildable(self, cls: type[Any], values: list[Any], metadata: tuple[Any, ...]) -> Any:

@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import functools
 import types
+import typing
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
@@ -119,11 +120,9 @@ class _Encoder:
             steps = traverser.path_elements(value)
             children = zip(map(repr, steps), (step.code for step in steps), values, strict=True)
             items = self._items(children, data)
-            if isinstance(value, fdl.Buildable):
-                hint = getattr(value.__fn_or_cls__, "__name__", hint)
-                metadata = self._buildable_metadata(
-                    raw.fn_or_cls, raw.argument_names, raw.argument_tags
-                )
+            if isinstance(raw, fiddle_config.BuildableTraverserMetadata):
+                hint = getattr(raw.fn_or_cls, "__name__", hint)
+                metadata = self._buildable_metadata(*raw[:3])
             else:
                 metadata = self._node(raw, data=False)
         elif isinstance(value, config.ConfigurableMixin) or is_dataclass_instance(value):
@@ -227,7 +226,8 @@ class _Encoder:
             module, name = _references.name_of(value)
         except AttributeError:
             raise self._refuse(value, *_advice(value)) from None
-        if "<" in name:  # <lambda>, <locals>
+        # <lambda> and <locals> are not names that can be imported.
+        if "<" in name or _references.is_interpreters_own(value):
             raise self._refuse(value, *_advice(value))
         try:
             found = _references.load(module, name, self._policy)
@@ -325,8 +325,16 @@ def _advice(value: Any) -> tuple[str, str]:
         return "a functools.partial has no name", "Use run.Partial(function, ...) instead."
     if "<lambda>" in name:
         return "a lambda has no name to import", "Write it as a function. " + _TOP_LEVEL
+    if isinstance(value, types.GeneratorType):
+        return "a generator exists in this process only", "Pass the function that makes it."
     if "<locals>" in name:
         return "it is defined inside a function", _TOP_LEVEL
+    if _references.is_interpreters_own(value):
+        return "it is built into the interpreter", "Call it in a function of your own."
+    if isinstance(value, types.ModuleType):
+        return "it is a module", "Import it in the function that needs it."
+    if typing.get_origin(value) is not None or isinstance(value, typing.TypeVar):
+        return "it is a type annotation, not a class", "Pass a plain class."
     return (
         "it exists in this process only",
         f"Wrap it as run.Config({type(value).__qualname__}, ...), which makes it where the "

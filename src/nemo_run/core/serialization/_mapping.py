@@ -59,7 +59,7 @@ class _Writer:
             value = value.resolve()
         if type(value) in _PLAIN:
             return value
-        if isinstance(value, fdl.Buildable):
+        if isinstance(value, (fdl.Config, fdl.Partial)) and not isinstance(value, fdl.ArgFactory):
             return self._buildable(value, path)
         if type(value) is list:
             return self._list(value, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from nemo_run.core.serialization import _format
 from nemo_run.core.serialization._envelope import unseal
@@ -40,6 +40,13 @@ def peek(text: str) -> Any:
         raise ConfigError(f"This is not a stored config: {err!r}.") from err
 
 
+class _Metadata(NamedTuple):
+    """What every stored buildable says about itself."""
+
+    target: str
+    names: tuple[str | int, ...]
+
+
 class _Peeker:
     def __init__(self, objects: Mapping[str, Any]) -> None:
         self._objects = objects
@@ -64,11 +71,11 @@ class _Peeker:
         key = (node["type"]["module"], node["type"]["name"])
         values = [self.value(child) for _, child in node["items"]]
         if key == _format.METADATA:
-            return tuple(values)
+            return _Metadata(*values[:2])
         metadata = self.value(node["metadata"])
-        if key in _format.BUILDABLES:
-            target, names = metadata[:2]
-            return Peek(_format.BUILDABLES[key], target, dict(zip(names, values, strict=True)))
+        if isinstance(metadata, _Metadata):
+            kind = _format.BUILDABLES.get(key, f"{key[0]}:{key[1]}")
+            return Peek(kind, metadata.target, dict(zip(metadata.names, values, strict=True)))
         if key[0] == "builtins":
             return _plain(key[1], values, metadata)
         if key == _format.CALL:

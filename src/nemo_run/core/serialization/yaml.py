@@ -12,9 +12,20 @@ from nemo_run.exceptions import ConfigError
 __all__ = ["YamlSerializer", "from_mapping", "to_mapping"]
 
 
+# Line breaks to YAML but not to most editors; plain text would lose them.
+_BREAKS = frozenset("\x85\u2028\u2029\ufeff")
+
+
 class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
+
+    def represent_text(self, data: str) -> yaml.Node:
+        style = '"' if _BREAKS.intersection(data) else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
 
 
 class YamlSerializer:
