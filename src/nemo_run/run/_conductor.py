@@ -51,7 +51,7 @@ class Conductor:
         self._directory = directory
         self._runner = runner
         self._workers = workers
-        self._on_change = on_change
+        self.on_change = on_change
         self._positions = {job.id: index for index, job in enumerate(jobs)}
         self._launched_at = time.monotonic()
         self.launch_errors: list[NemoRunError] = []
@@ -123,7 +123,7 @@ class Conductor:
         for member in self.states[index].members:
             if not member.handle:
                 _end(member, AppState.CANCELLED, "cancelled before it was started")
-        self._changed(index)
+        self.write_down(index)
 
     def _start_ready(self) -> None:
         ready = []
@@ -141,7 +141,7 @@ class Conductor:
             elif verdict == "skip":
                 for member in state.members:
                     _end(member, AppState.CANCELLED, _order.reason(needed, job.run_if))
-                self._changed(index)
+                self.write_down(index)
         if ready:
             self._in_parallel(self._launch_job, ready)
             self._launched_at = time.monotonic()
@@ -168,7 +168,7 @@ class Conductor:
             except NemoRunError as err:
                 _end(member, AppState.FAILED, f"could not be launched: {err}")
                 self.launch_errors.append(err)
-            self._changed(index)
+            self.write_down(index)
 
     def _submit(self, app: Any, executor: Any, recovering: bool) -> str:
         scheduler = get_executor_str(executor)
@@ -187,7 +187,7 @@ class Conductor:
             if member.handle and not member.ended:
                 changed |= _take(member, self._ask(member))
         if changed:
-            self._changed(index)
+            self.write_down(index)
 
     def _ask(self, member: MemberState) -> JobStatus | None:
         try:
@@ -219,14 +219,15 @@ class Conductor:
                         _end(member, AppState.CANCELLED, "another task of the group failed")
                 self._cancel_job(index, at_once=False)
 
-    def _changed(self, index: int) -> None:
+    def write_down(self, index: int) -> None:
+        """Make a change to the state of a job known to everybody."""
         state = self.states[index]
         self._directory.write_state(index, state)
         self._jobs[index].take(
             [member.handle for member in state.members],
             [member.state for member in state.members],
         )
-        self._on_change(index)
+        self.on_change(index)
 
     def _in_parallel(self, act: Callable[[int], None], indices: Sequence[int]) -> None:
         if len(indices) <= 1:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
+import json
 import os
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar, Token
 from pathlib import Path
 from types import TracebackType
@@ -22,14 +23,17 @@ from nemo_run.config import Config, ConfigurableMixin, Partial, Script, get_type
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.local import LocalExecutor
 from nemo_run.core.frontend.console.api import CONSOLE, configure_logging, deconfigure_logging
+from nemo_run.core.serialization._decode import Stored
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 from nemo_run.exceptions import ConfigError, JobFailedError, NemoRunError, UnsupportedError
 from nemo_run.package_info import __version__
 from nemo_run.run import _conductor, _directory, _display, _order
+from nemo_run.run._direct import is_direct, only_single_jobs, run_directly
 from nemo_run.run._directory import ExperimentDirectory, JobState
 from nemo_run.run._main_module import main_source, merge_saved_main
 from nemo_run.run._names import checked, directory_for_title
 from nemo_run.run._stored import build_known, load_job
+from nemo_run.run._tailing import LogTail
 from nemo_run.run.job import Job, JobGroup, decoded
 from nemo_run.run.plugin import ExperimentPlugin
 from nemo_run.run.torchx_backend.runner import Runner, get_runner
@@ -121,7 +125,9 @@ class Experiment(ConfigurableMixin):
         self._runner_: Runner | None = None
         self._conductor_: _conductor.Conductor | None = None
         self._token: Token[Experiment | None] | None = None
-        self._conducting = contextlib.ExitStack()
+        self._context = contextlib.ExitStack()
+        # Whether this process conducts; None as long as nobody asked.
+        self._alone: bool | None = None
         # Where a rerun finds the script that defined its tasks.
         self._main_from: Path | None = None
 
@@ -162,8 +168,6 @@ class Experiment(ConfigurableMixin):
         text = directory.read(_directory.CONFIG)
         if text is None:
             raise ConfigError(f"{str(path)!r} is not an experiment: it has no {_directory.CONFIG}.")
-        from nemo_run.core.serialization._decode import Stored
-
         stored = Stored(text)
         options = {
             name: stored.argument(name)
@@ -373,7 +377,10 @@ class Experiment(ConfigurableMixin):
         for job in self._jobs:
             job.tail_logs = job.tail_logs or tail_logs
         if direct:
-            self._run_directly()
+            single = only_single_jobs(self._jobs)
+            self._prepare()
+            self._launched = self._direct = True
+            run_directly(single, self._conductor)
             return
         if detach:
             self._check_can_detach()
@@ -453,7 +460,7 @@ class Experiment(ConfigurableMixin):
             return
         self._look_again()
         job, state = self._jobs[index], self._conductor.states[index]
-        if job.handle.endswith("_direct_run"):
+        if is_direct(job.handle):
             self.console.print(
                 f"The log of a direct run is in {job.executor.job_dir}", markup=False
             )
@@ -513,7 +520,7 @@ class Experiment(ConfigurableMixin):
             if self._launched:
                 self._leave(error)
         finally:
-            self._conducting.close()
+            self._context.close()
             if self._token is not None:
                 _current_experiment.reset(self._token)
                 self._token = None
@@ -576,6 +583,10 @@ class Experiment(ConfigurableMixin):
             self._runner_ = get_runner(experiment=self)
         return self._runner_
 
+    @functools.cached_property
+    def _tail_log(self) -> LogTail:
+        return LogTail(self._runner, self._tailed_handles)
+
     @property
     def _conductor(self) -> _conductor.Conductor:
         if self._conductor_ is None:
@@ -608,8 +619,6 @@ class Experiment(ConfigurableMixin):
         return main_source()
 
     def _save_tasks(self) -> None:
-        import json
-
         texts = [job.serialize() for job in self._jobs]
         self._directory.write(_directory.TASKS, json.dumps(texts))
 
@@ -632,75 +641,44 @@ class Experiment(ConfigurableMixin):
 
     def _conduct(self, *, until_ended: bool) -> None:
         """Launch and wait in this process, showing how it goes."""
-        if not self._conducting_here():
+        if self._alone is None:
+            self._alone = self._context.enter_context(self._directory.conducting())
+        if not self._alone:
             self.wait()
             return
-        tails = [job for job in self._jobs if job.tail_logs]
-        live = self.console.is_terminal and not tails and not self.clean_mode
         conductor = self._conductor
+        tailed = any(job.tail_logs for job in self._jobs)
         progress = _display.Progress(
             self.console,
             self._id,
             self._jobs,
             lambda: conductor.states,
             self._last_line,
-            live=live,
+            live=self.console.is_terminal and not tailed,
         )
-        conductor._on_change = progress.changed if not tails else lambda index: None
+        if tailed:
+            self._tail_log.start()
+        else:
+            conductor.on_change = progress.changed
         try:
-            with progress, self._tailing(tails if until_ended or tails else []):
+            with progress:
                 conductor.run(until_ended=until_ended)
         except KeyboardInterrupt:
             self._end_all()
             raise
+        if conductor.ended:
+            self._tail_log.finish()
         if conductor.launch_errors and not until_ended:
             self._save_tasks()
             raise conductor.launch_errors[0]
 
-    def _conducting_here(self) -> bool:
-        """Take the lock that keeps other conductors away, and keep it until the context ends."""
-        if self._conductor_ is not None and getattr(self, "_alone", False):
-            return True
-        self._alone = self._conducting.enter_context(self._directory.conducting())
-        return self._alone
-
-    @contextlib.contextmanager
-    def _tailing(self, jobs: Sequence[Job | JobGroup]) -> Iterator[None]:
-        """Print the logs of jobs as they come, each from the moment it is launched."""
-        from nemo_run.run.logs import get_logs
-
-        stop = threading.Event()
-        printers: dict[str, threading.Thread] = self.__dict__.setdefault("_printers", {})
-
-        def start_printers() -> None:
-            for job in jobs:
-                handles = job.handles if isinstance(job, JobGroup) else [job.handle]
-                for handle in handles:
-                    if handle and handle not in printers:
-                        printers[handle] = threading.Thread(
-                            target=get_logs,
-                            args=(sys.stdout, handle, None, True, self._runner),
-                            daemon=True,
-                        )
-                        printers[handle].start()
-
-        def watch() -> None:
-            while not stop.wait(0.05):
-                start_printers()
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        if jobs:
-            watcher.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            if jobs:
-                watcher.join()
-                start_printers()
-                if self._conductor.ended:
-                    for printer in printers.values():
-                        printer.join()
+    def _tailed_handles(self) -> list[str]:
+        tailed = [job for job in self._jobs if job.tail_logs]
+        return [
+            h
+            for job in tailed
+            for h in (job.handles if isinstance(job, JobGroup) else [job.handle])
+        ]
 
     def _end_all(self) -> None:
         """Ask all jobs to end; being interrupted again, kill them."""
@@ -710,37 +688,6 @@ class Experiment(ConfigurableMixin):
         except KeyboardInterrupt:
             self.console.print("Killing all jobs.")
             self._conductor.cancel(at_once=True)
-
-    def _run_directly(self) -> None:
-        from nemo_run.run.task import direct_run_fn
-        from nemo_run.run.utils import TeeStdoutStderr
-
-        for job in self._jobs:
-            if isinstance(job, JobGroup) or job.dependencies:
-                raise ConfigError(
-                    f"direct=True runs single tasks in this process; {job.id!r} is a group or has "
-                    "dependencies."
-                )
-        self._prepare()
-        self._launched = self._direct = True
-        for index, job in enumerate(self._jobs):
-            assert isinstance(job, Job)
-            log = Path(job.executor.job_dir) / f"log_{job.id}_direct_run.out"
-            state = self._conductor.states[index]
-            member = state.members[0]
-            member.handle = f"{get_executor_str(job.executor)}://nemo_run/{job.id}_direct_run"
-            member.state, member.started_at = AppState.RUNNING, time.time()
-            self._conductor._changed(index)
-            try:
-                with TeeStdoutStderr(str(log)):
-                    direct_run_fn(decoded(job.task))
-                member.state, member.exit_code = AppState.SUCCEEDED, 0
-            except BaseException as err:
-                member.state, member.message = AppState.FAILED, f"{type(err).__name__}: {err}"
-                raise
-            finally:
-                member.ended_at = time.time()
-                self._conductor._changed(index)
 
     def _look_again(self) -> list[JobState]:
         """Return the present states: as written by whoever conducts, then asked for."""
@@ -766,7 +713,7 @@ class Experiment(ConfigurableMixin):
         """Return the last lines of the log of a job: of the member that failed, if one did."""
         chosen = [m for m in state.members if m.handle]
         chosen.sort(key=lambda member: member.state is not AppState.FAILED)
-        if not chosen or chosen[0].handle.endswith("_direct_run"):
+        if not chosen or is_direct(chosen[0].handle):
             return []
         try:
             scheduler, app_id = self._runner.scheduler_of(chosen[0].handle)
