@@ -46,6 +46,10 @@ class UnsupportedError(ConfigError):
     """The chosen executor cannot do what was asked of it."""
 
 
+class ExperimentNotFoundError(ConfigError, FileNotFoundError):
+    """No experiment of that id or title is stored where it was looked for."""
+
+
 class MissingDependencyError(ConfigError, ImportError):
     """An optional package is not installed, or not in a version we can use.
 

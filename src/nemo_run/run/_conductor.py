@@ -55,9 +55,8 @@ class Conductor:
         self._positions = {job.id: index for index, job in enumerate(jobs)}
         self._launched_at = time.monotonic()
         self.launch_errors: list[NemoRunError] = []
-        self.states = [
-            directory.read_state(index) or self._from_job(job) for index, job in enumerate(jobs)
-        ]
+        self.states = [self._from_job(job) for job in jobs]
+        self.refresh()
 
     @staticmethod
     def _from_job(job: Job | JobGroup) -> JobState:
@@ -72,6 +71,13 @@ class Conductor:
                 for handle, state in zip(handles, states, strict=False)
             ]
         )
+
+    def refresh(self) -> None:
+        """Take over what other processes have written down since."""
+        for index, state in enumerate(self.states):
+            if not state.ended:
+                self.states[index] = self._directory.read_state(index) or state
+                self._tell_job(index)
 
     @property
     def ended(self) -> bool:
@@ -221,13 +227,15 @@ class Conductor:
 
     def write_down(self, index: int) -> None:
         """Make a change to the state of a job known to everybody."""
-        state = self.states[index]
-        self._directory.write_state(index, state)
-        self._jobs[index].take(
-            [member.handle for member in state.members],
-            [member.state for member in state.members],
-        )
+        self._directory.write_state(index, self.states[index])
+        self._tell_job(index)
         self.on_change(index)
+
+    def _tell_job(self, index: int) -> None:
+        members = self.states[index].members
+        self._jobs[index].take(
+            [member.handle for member in members], [member.state for member in members]
+        )
 
     def _in_parallel(self, act: Callable[[int], None], indices: Sequence[int]) -> None:
         if len(indices) <= 1:

@@ -24,7 +24,7 @@ from torchx.specs import AppDef, AppState, Role, is_terminal
 
 from nemo_run._files import read_whole, write_whole
 from nemo_run._home import get_nemorun_home
-from nemo_run.exceptions import ConfigError, RecordError
+from nemo_run.exceptions import ConfigError, ExperimentNotFoundError, RecordError
 from nemo_run.run._names import directory_for_title
 from nemo_run.run._order import combined
 
@@ -271,7 +271,7 @@ def find_directory(id: str, base_dir: str | None = None) -> Path:
     """Return the directory of an experiment, whatever its title.
 
     Raises:
-        ConfigError: there is none.
+        ExperimentNotFoundError: there is none.
     """
     root = experiments_root(base_dir)
     name = id.replace("/", "_")
@@ -283,7 +283,7 @@ def find_directory(id: str, base_dir: str | None = None) -> Path:
     for path in (nested, *root.glob(f"*/{_glob_escape(name)}")):
         if name and path.is_dir() and path.resolve().is_relative_to(root.resolve()):
             return path
-    raise ConfigError(
+    raise ExperimentNotFoundError(
         f"There is no experiment {id!r} under {str(root)!r}. "
         "List them with Experiment.catalog(), and check NEMORUN_HOME."
     )

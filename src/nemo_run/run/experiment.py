@@ -25,7 +25,13 @@ from nemo_run.core.execution.local import LocalExecutor
 from nemo_run.core.frontend.console.api import CONSOLE, configure_logging, deconfigure_logging
 from nemo_run.core.serialization._decode import Stored
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
-from nemo_run.exceptions import ConfigError, JobFailedError, NemoRunError, UnsupportedError
+from nemo_run.exceptions import (
+    ConfigError,
+    ExperimentNotFoundError,
+    JobFailedError,
+    NemoRunError,
+    UnsupportedError,
+)
 from nemo_run.package_info import __version__
 from nemo_run.run import _conductor, _directory, _display, _order
 from nemo_run.run._direct import is_direct, only_single_jobs, run_directly
@@ -143,7 +149,7 @@ class Experiment(ConfigurableMixin):
         """Return a stored experiment to look at, also one of NeMo Run 0.12. Executes nothing.
 
         Raises:
-            ConfigError: there is none with that id.
+            ExperimentNotFoundError: there is none with that id.
         """
         return cls._load(_directory.find_directory(id, base_dir))
 
@@ -152,12 +158,14 @@ class Experiment(ConfigurableMixin):
         """Return the latest experiment of a title; see `from_id`.
 
         Raises:
-            ConfigError: there is none.
+            ExperimentNotFoundError: there is none.
         """
         ids = _directory.catalog(title, base_dir)
         if not ids:
             known = ", ".join(map(repr, _directory.catalog("", base_dir))) or "none"
-            raise _NoSuchTitleError(f"There is no experiment titled {title!r}. Titles: {known}.")
+            raise ExperimentNotFoundError(
+                f"There is no experiment titled {title!r}. Titles: {known}."
+            )
         root = _directory.experiments_root(base_dir)
         nested = root / title / ids[-1]
         return cls._load(nested if nested.is_dir() else root / directory_for_title(title) / ids[-1])
@@ -692,9 +700,7 @@ class Experiment(ConfigurableMixin):
     def _look_again(self) -> list[JobState]:
         """Return the present states: as written by whoever conducts, then asked for."""
         conductor = self._conductor
-        for index, state in enumerate(conductor.states):
-            if not state.ended:
-                conductor.states[index] = self._directory.read_state(index) or state
+        conductor.refresh()
         conductor.poll()
         return conductor.states
 
@@ -741,10 +747,6 @@ _STORED_OPTIONS = (
     "skip_status_at_exit",
     "serialize_metadata_for_scripts",
 )
-
-
-class _NoSuchTitleError(ConfigError, FileNotFoundError):
-    """Ours, and FileNotFoundError for scripts that catch that."""
 
 
 def default_name(task: Any) -> str:

@@ -244,7 +244,7 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
         ends = [replica.ended_at for replica in found if replica.ended_at is not None]
         return JobStatus(
             state=state,
-            message="; ".join(dict.fromkeys(r.message for r in found if r.message)),
+            message="; ".join(dict.fromkeys(filter(None, map(_message, found)))),
             exit_code=next((code for code in codes if code), codes[0] if codes else None),
             url=f"file://{ref.where['log_dir']}",
             restarts=max((max(0, replica.attempt - 1) for replica in found), default=0),
@@ -307,6 +307,11 @@ def _attended(directory: Path) -> ReplicaStatus:
     if status.unattended and _replica.adopt(directory):
         status = _replica.inspect(directory)
     return status
+
+
+def _message(status: ReplicaStatus) -> str:
+    """Return what there is to say beyond the exit code."""
+    return "" if status.message == f"exit code {status.exit_code}" else status.message
 
 
 def _replica_dir(log_dir: Path, role: str, k: int) -> Path:
