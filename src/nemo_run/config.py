@@ -147,7 +147,7 @@ class Config(_NemoBuildable, Generic[T], fdl.Config[T]):
 
     def __init__(
         self,
-        fn_or_cls: fdl.Buildable[T] | type[T] | Callable[..., T] | dict[Any, Any],
+        fn_or_cls: Callable[..., T] | dict[Any, Any],
         /,
         *args: Any,
         bind_args: bool = True,
@@ -165,7 +165,7 @@ class Partial(_NemoBuildable, Generic[T], fdl.Partial[T]):
 
     def __init__(
         self,
-        fn_or_cls: fdl.Buildable[T] | type[T] | Callable[..., T],
+        fn_or_cls: Callable[..., T],
         /,
         *args: Any,
         bind_args: bool = True,

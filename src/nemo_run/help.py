@@ -7,7 +7,7 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
@@ -52,7 +52,11 @@ def help_for_callable(
     console = console or CONSOLE
     own = _factories(entity) + (_factories(namespace) if namespace else [])
     _print_factories(console, "Pre-loaded entrypoint factories, run with --factory", own, with_docs)
-    parameters = inspect.signature(entity).parameters.values()
+    try:
+        parameters = inspect.signature(entity).parameters.values()
+    except ValueError:  # some that are written in C
+        console.print(f"{entity!r} does not say which arguments it takes.", markup=False)
+        return
     hints = _hints(entity)
     rows = [
         (p.name, class_to_str(hints.get(p.name, p.annotation)), _default(p)) for p in parameters
@@ -152,7 +156,7 @@ def _line(fn: _Factory) -> str:
     return f"[link={scheme}{place}]line {code.co_firstlineno}[/link]"
 
 
-def _print_table(console: Console, title: str, rows: list[tuple[str, ...]]) -> None:
+def _print_table(console: Console, title: str, rows: Sequence[tuple[str, ...]]) -> None:
     if not rows:
         return
     from rich.panel import Panel
@@ -160,7 +164,7 @@ def _print_table(console: Console, title: str, rows: list[tuple[str, ...]]) -> N
     console.print(Panel(_table(rows), title=title, title_align="left", border_style="dim"))
 
 
-def _table(rows: list[tuple[str, ...]]) -> Table:
+def _table(rows: Sequence[tuple[str, ...]]) -> Table:
     from rich.markup import escape
     from rich.table import Table
 

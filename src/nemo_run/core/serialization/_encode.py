@@ -110,6 +110,9 @@ class _Encoder:
         elif kind is bytes:
             # Every byte as one character; the reader's raw_unicode_escape gives them back.
             items = self._items([("IdentityElement()", "", value.decode("latin-1"))], data)
+        elif kind is slice:
+            parts = (("start", value.start), ("stop", value.stop), ("step", value.step))
+            items = self._items(((f"Attr(name={n!r})", f".{n}", v) for n, v in parts), data)
         elif (call := _as_call(value)) is not None:
             (module, name), arguments_ = call
             encoded_type = pyref(*_format.CALL)

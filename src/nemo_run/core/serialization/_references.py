@@ -30,7 +30,9 @@ def name_of(value: Any) -> tuple[str, str]:
     if isinstance(value, types.MethodType) and isinstance(value.__self__, type):
         # The function's own name is that of the class that defined it, perhaps a parent.
         return value.__self__.__module__, f"{value.__self__.__qualname__}.{value.__name__}"
-    return value.__module__ or "builtins", value.__qualname__
+    module = value.__module__ or "builtins"
+    # Newer Pythons define the classes of pathlib in a private module that older ones lack.
+    return "pathlib" if module.startswith("pathlib.") else module, value.__qualname__
 
 
 def load(module: str, name: str, policy: PyrefPolicy | None = None) -> Any:
