@@ -13,9 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-import fiddle as fdl
-from fiddle._src.history import History
-from fiddle._src.signatures import SignatureInfo, get_signature
+from nemo_run._fiddle import History, SignatureInfo, fdl, get_signature
 
 BuildableT = TypeVar("BuildableT", bound=fdl.Buildable[Any])
 

@@ -22,17 +22,23 @@ from pathlib import Path
 from typing import Literal, cast
 
 from nemo_run import _supervisor
-from nemo_run.exceptions import BackendError, BackendUnavailableError, ConfigError, SubmitError
+from nemo_run.exceptions import (
+    BackendError,
+    BackendUnavailableError,
+    ConfigError,
+    RecordError,
+    SubmitError,
+)
 
 BACKEND = "local_persistent"
 
 State = Literal["unsubmitted", "pending", "running", "succeeded", "failed", "cancelled"]
 
-# How long a supervisor may take over the end of a replica beyond the grace, before we end it too.
+# How long past the grace a supervisor may take to end a replica before we end it too, and give up.
 _PATIENCE_S = 5.0
 _GIVE_UP_S = 30.0
 # What an interpreter may need to start; nothing else of our environment reaches the supervisor.
-_SUPERVISOR_ENV = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TZ")
+_SUPERVISOR_ENV = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # Imported rather than run as a script: only then is the compiled form used, which halves the start.
 _BOOT = (
     "import sys; sys.path.append(sys.argv[1]); import _supervisor; _supervisor.main(sys.argv[2:])"
@@ -192,14 +198,28 @@ def start(directory: Path, spec: ReplicaSpec) -> None:
     try:
         (directory / _supervisor.STATE_DIR).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _submit_error(directory, error.strerror or str(error)) from error
+        raise _submit_error(directory, _supervisor.explain(error)) from error
     answer = _supervise(directory, spec.pack())
     if answer not in {"ok", "busy", "ended"}:
         raise _submit_error(directory, answer.removeprefix("error "))
 
 
 def inspect(directory: Path | str) -> ReplicaStatus:
-    """Tell how a replica is. Reads a few files, changes nothing, and may be called often."""
+    """Tell how a replica is. Reads a few files, changes nothing, and may be called often.
+
+    Raises:
+        RecordError: its files cannot be read, or are not ours.
+    """
+    try:
+        return _inspect(directory)
+    except (OSError, KeyError, ValueError) as error:
+        path = Path(directory) / _supervisor.STATE_DIR
+        raise RecordError(
+            f"The state in {str(path)!r} cannot be read: {error}", path=path
+        ) from error
+
+
+def _inspect(directory: Path | str) -> ReplicaStatus:
     path = f"{os.fspath(directory)}/{_supervisor.STATE_DIR}/"
     data = _read(path + _supervisor.STATUS)
     while data is not None:
@@ -235,6 +255,8 @@ def stop(directory: Path, *, grace_s: float | None = None) -> None:
         return
     try:
         _stop(directory, files, grace_s)
+    except OSError as error:
+        raise _cancel_error(directory, _supervisor.explain(error)) from error
     finally:
         files.close()
 
@@ -406,9 +428,10 @@ def _lives(files: _supervisor.Files, last: _supervisor.Attempt, token: str) -> b
 
 
 def _stop(directory: Path, files: _supervisor.Files, grace_s: float | None) -> None:
-    status = files.status()
-    if status is not None and status.state in _supervisor.FINAL:
+    report = inspect(directory)
+    if report.is_final and not report.unattended:
         return
+    status = files.status()
     if status is not None and _supervisor.distance(status.place) == "away":
         host = status.place.split(" ")[-1]
         raise BackendUnavailableError(
@@ -423,45 +446,34 @@ def _stop(directory: Path, files: _supervisor.Files, grace_s: float | None) -> N
     woken: set[int] = set()
     pause_s = 0.002
     while True:
-        lock_fd = files.try_lock(_supervisor.LOCK)
-        status = files.status()
-        if lock_fd is not None:
-            try:
-                _end_in_person(files, status, lock_fd)
-            finally:
-                files.unlock(lock_fd)
+        report = inspect(directory)
+        if report.unattended:
+            adopt(directory)  # a new supervisor finds the request and heeds it
+        elif report.is_final:
             return
-        if status is not None:
-            if status.state in _supervisor.FINAL:
-                return
-            overdue_s = time.monotonic() - deadline
-            _press(files, status, woken, overdue_s)
-            if overdue_s > _GIVE_UP_S:
-                raise BackendError(
-                    f"The replica in {str(directory)!r} could not be stopped: its processes did "
-                    "not end after KILL. They may wait for a device or a network file system.",
-                    backend=BACKEND,
-                    operation="cancel",
-                )
+        elif report.state == "unsubmitted":
+            lock_fd = files.try_lock(_supervisor.LOCK)
+            if lock_fd is not None:
+                files.unlock(lock_fd)
+                return  # whoever starts it finds the request
+        overdue_s = time.monotonic() - deadline
+        _press(files, woken, overdue_s)
+        if overdue_s > _GIVE_UP_S:
+            raise _cancel_error(
+                directory,
+                "its processes did not end after KILL; "
+                "they may wait for a device or a network file system",
+            )
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.5, 0.05)
 
 
-def _end_in_person(
-    files: _supervisor.Files, status: _supervisor.Status | None, lock_fd: int
-) -> None:
-    """Do what the supervisor would, if it were not dead. The lock is ours."""
+def _press(files: _supervisor.Files, woken: set[int], overdue_s: float) -> None:
+    """Tell the supervisor once, and help the more the longer it takes."""
+    status = files.status()
     if status is None or status.state in _supervisor.FINAL:
         return
-    _supervisor.claim(files, status, guest=True)
-    _supervisor.Supervisor(files, status, lock_fd).run()
-
-
-def _press(
-    files: _supervisor.Files, status: _supervisor.Status, woken: set[int], overdue_s: float
-) -> None:
-    """Tell the supervisor once, and help more the longer it takes."""
-    if status.supervisor.pid not in woken and not status.guest:
+    if status.supervisor.pid not in woken:
         woken.add(status.supervisor.pid)
         status.supervisor.send(signal.SIGTERM)
     if overdue_s > 0:
@@ -470,5 +482,14 @@ def _press(
             rows, _ = _supervisor.processes_of(last.task, status.token, trust_group=False)
             for row in rows:
                 _supervisor.Process(row.pid, row.birth).send(signal.SIGKILL)
-    if overdue_s > _PATIENCE_S and not status.guest:
+    if overdue_s > _PATIENCE_S:
         status.supervisor.send(signal.SIGKILL)
+
+
+def _cancel_error(directory: Path, reason: str) -> BackendError:
+    return BackendError(
+        f"The replica in {str(directory)!r} could not be stopped: {reason}.",
+        backend=BACKEND,
+        operation="cancel",
+        detail=reason,
+    )

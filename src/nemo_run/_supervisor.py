@@ -8,7 +8,7 @@ Started by ``_replica`` as ``python -I -S`` in a session of its own. Three proce
 
 What is known is in ``<replica>/.replica/``. Every file there appears whole, by a rename:
 
-    lock                 flock: held by the supervisor, or by whoever acts for a dead one
+    lock                 flock: held by the supervisor
     keeper.lock          flock: held by the keeper, and by the task until its program is executed
     spec                 what to run, with its environment; 0600, removed at the end
     status               what the supervisor last said; final once the replica has ended
@@ -156,9 +156,6 @@ class Status:
         self.grace_s = grace_s
         self.place = here()
         self.supervisor = Process(os.getpid(), birth_of(os.getpid()))
-        self.guest = (
-            False  # somebody's process that stands in for a dead supervisor: not ours to end
-        )
         self.state = "pending"
         self.attempt = 0
         self.exit_code: int | None = None
@@ -176,7 +173,6 @@ class Status:
             f"grace_s {self.grace_s}",
             f"place {self.place}",
             f"supervisor {self.supervisor.pid} {self.supervisor.birth}",
-            f"guest {int(self.guest)}",
             f"state {self.state}",
             f"attempt {self.attempt}",
             f"exit_code {_text(self.exit_code)}",
@@ -198,7 +194,6 @@ class Status:
         status.grace_s = float(fields["grace_s"])
         status.place = fields["place"]
         status.supervisor = Process.parse(fields["supervisor"])
-        status.guest = fields["guest"] == "1"
         status.state = fields["state"]
         status.attempt = int(fields["attempt"])
         status.exit_code = int(fields["exit_code"]) if fields["exit_code"] else None
@@ -384,22 +379,17 @@ class Files:
         mode = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
         fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o600, dir_fd=self.fd)
         try:
-            try:
-                fcntl.flock(fd, mode)
-            except OSError as error:
-                if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
-                    raise
-                # Some network file systems come without locks. Our processes are all on this
-                # machine, so a lock on its own disk does as well.
-                fd = self._replace_with_local_lock(fd, name)
-                fcntl.flock(fd, mode)
-        except BlockingIOError:
-            os.close(fd)
-            return None
-        except OSError:
-            os.close(fd)
-            raise
-        return fd
+            return fd if _try_flock(fd, mode) else None
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+                raise
+        # Some network file systems come without locks. All who take part are on this machine, so a
+        # lock on its own disk does as well.
+        stat = os.fstat(self.fd)
+        local = make_private_directory(os.path.join(machine_directory(), b"locks"))
+        path = os.path.join(local, f"{stat.st_dev}-{stat.st_ino}-{name}".encode())
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        return fd if _try_flock(fd, mode) else None
 
     @staticmethod
     def unlock(fd: int) -> None:
@@ -439,12 +429,24 @@ class Files:
         finally:
             os.close(fd)
 
-    def _replace_with_local_lock(self, fd: int, name: str) -> int:
-        stat = os.fstat(self.fd)
+
+def _try_flock(fd: int, mode: int) -> bool:
+    """Lock a descriptor, or close it."""
+    try:
+        fcntl.flock(fd, mode)
+    except BlockingIOError:
         os.close(fd)
-        directory = make_private_directory(os.path.join(machine_directory(), b"locks"))
-        local = os.path.join(directory, f"{stat.st_dev}-{stat.st_ino}-{name}".encode())
-        return os.open(local, os.O_RDWR | os.O_CREAT, 0o600)
+        return False
+    except OSError:
+        os.close(fd)
+        raise
+    return True
+
+
+def explain(error: OSError) -> str:
+    """What went wrong, for people."""
+    reason = error.strerror or str(error)
+    return f"{reason}: {os.fsdecode(error.filename)!r}" if error.filename else reason
 
 
 def read_all(fd: int) -> bytes:
@@ -506,24 +508,26 @@ class Process:
         """Send a signal, unless the process has ended."""
         fd = self.open()
         try:
-            if not self.is_alive():
-                return
-            if fd is None:
-                os.kill(self.pid, signum)
-            else:
+            if fd is not None:
                 signal.pidfd_send_signal(fd, signum)
-        except ProcessLookupError:
-            return
+            elif self.is_alive():
+                os.kill(self.pid, signum)
+        except (ProcessLookupError, PermissionError):
+            return  # ended, or not ours to end
         finally:
             if fd is not None:
                 os.close(fd)
 
     def open(self) -> int | None:
-        """A descriptor that becomes readable when the process ends; None where there is no such."""
+        """A descriptor that becomes readable at its end; None if it ended, or there is no such."""
         try:
-            return os.pidfd_open(self.pid)
+            fd = os.pidfd_open(self.pid)
         except (AttributeError, OSError):
             return None
+        if self.is_alive():
+            return fd
+        os.close(fd)
+        return None
 
 
 class _Row:
@@ -584,7 +588,9 @@ def _ps(*selection: str) -> list[_Row]:
 def _output_of(command: list[str]) -> str:
     reader, writer = os.pipe()
     actions = [(os.POSIX_SPAWN_DUP2, writer, 1)]
-    pid = os.posix_spawnp(command[0], command, os.environ, file_actions=actions)
+    # Everybody has to read the same dates.
+    env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC0"}
+    pid = os.posix_spawnp(command[0], command, env, file_actions=actions)
     os.close(writer)
     try:
         return read_all(reader).decode("ascii", "replace")
@@ -619,6 +625,8 @@ def processes_of(task: Process, token: str, *, trust_group: bool) -> tuple[list[
     for row in _table():
         if row.state in "ZXx" or row.pid == own_pid:
             continue
+        if row.birth.isdigit() and task.birth.isdigit() and int(row.birth) < int(task.birth):
+            continue  # it was there before the task, so it is none of its
         inside = trust_group and task.pid in (row.group, row.session)
         if inside or mark in b"\0" + _environment(row.pid):
             found.append(row)
@@ -672,15 +680,17 @@ def end_processes(
             told_others = True
             for row in rows:
                 Process(row.pid, row.birth).send(signal.SIGTERM)
-        wait(min(pause_s, max(0.001, deadline - time.monotonic())))
-        pause_s = min(pause_s * 1.5, 0.1)
+        rest_s = deadline - time.monotonic()
+        wait(min(pause_s, rest_s) if rest_s > 0 else pause_s)
+        # What survives KILL hangs in a device or a network file system, perhaps for long.
+        pause_s = min(pause_s * 1.5, 0.1 if rest_s > -KEEPER_PATIENCE_S else 2.0)
 
 
 def _signal_group(group: int, signum: int) -> None:
     try:
         os.killpg(group, signum)
-    except ProcessLookupError:
-        return
+    except (ProcessLookupError, PermissionError):
+        return  # ended, or not ours to end
 
 
 _here = ""
@@ -819,8 +829,8 @@ class Slots:
 
         ``wait`` returns when one of the descriptors has something to say, or raises to give up.
         """
-        # Everybody takes pools in the same order, so nobody waits in a circle.
         make_private_directory(root)
+        # Everybody takes pools in the same order, so nobody waits in a circle.
         for request in sorted(requests, key=lambda request: request.pool):
             pool = make_private_directory(os.path.join(root, request.pool))
             queue = make_private_directory(os.path.join(pool, b"queue"))
@@ -880,12 +890,7 @@ def _try_slot(path: bytes) -> int | None:
     except FileExistsError:
         pass
     fd = os.open(path, os.O_RDWR | os.O_NONBLOCK)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        return None
-    return fd
+    return fd if _try_flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB) else None
 
 
 def _watch(path: bytes) -> int | None:
@@ -966,7 +971,7 @@ class Supervisor:
         self.status = status
         self.lock_fd = lock_fd
         self.slots = Slots()
-        self.wake_fd: int | None = None
+        self.wake_fd = -1
         self.told_to_end = False
         # Whether the latest attempt is below us, and whether all that it starts stays below us.
         self.launched = False
@@ -998,7 +1003,7 @@ class Supervisor:
             if last is not None and not (isinstance(step, End) and step.state == "succeeded"):
                 # What a failed program leaves running would be in the way of the next attempt, or
                 # of whoever gets the slots. What a successful one leaves is left on purpose.
-                self._end(last, self.status.grace_s)
+                self._end(last)
             self.slots.release()
             if step is None:
                 continue
@@ -1012,7 +1017,7 @@ class Supervisor:
             except Cancelled:
                 continue
             except OSError as error:
-                failure = str(error)
+                failure = explain(error)
             if not failure and tries > LAUNCH_TRIES:
                 failure = "it was killed again and again before the program could be executed"
             if failure:
@@ -1051,15 +1056,13 @@ class Supervisor:
         poll = select.poll()
         for fd in fds:
             poll.register(fd, select.POLLIN)
-        if self.wake_fd is not None:
-            poll.register(self.wake_fd, select.POLLIN)
+        poll.register(self.wake_fd, select.POLLIN)
         poll.poll(max(1, int(min(timeout_s, BELT_S) * 1000)))
-        if self.wake_fd is not None:
-            # Only here: a signal heard while we look at things makes us look again.
-            try:
-                os.read(self.wake_fd, 4096)
-            except BlockingIOError:
-                pass
+        # Only here: a signal heard while we look at things makes us look again.
+        try:
+            os.read(self.wake_fd, 4096)
+        except BlockingIOError:
+            pass
         self._reap()
         if self.told_to_end:
             self.told_to_end = False
@@ -1074,8 +1077,6 @@ class Supervisor:
 
     def _reap(self) -> bool:
         """Collect children that have ended; True if none is left."""
-        if self.wake_fd is None:
-            return False  # a guest in somebody's process: the children are theirs
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -1097,15 +1098,13 @@ class Supervisor:
                     return last
                 if not self._outlives_keeper(last):
                     return self.files.last_attempt()
-            if last is not None and last.exit_code is None:
-                grace_s = self._grace_if_due(last)
-                if grace_s is not None:
-                    self._end(last, grace_s)
-                    now = time.monotonic()
-                    patience_ends = patience_ends or now + KEEPER_PATIENCE_S
-                    if now > patience_ends:
-                        # Nothing is left, so the keeper has a code to write but does not: stopped?
-                        last.keeper.send(signal.SIGKILL)
+            if last is not None and last.exit_code is None and self._is_to_end(last):
+                self._end(last)
+                now = time.monotonic()
+                patience_ends = patience_ends or now + KEEPER_PATIENCE_S
+                if now > patience_ends:
+                    # Nothing is left, so the keeper has a code to write but does not: stopped?
+                    last.keeper.send(signal.SIGKILL)
             self._wait_for_change(last, keeper_gone=keeper_lock is not None)
 
     def _outlives_keeper(self, last: Attempt) -> bool:
@@ -1122,17 +1121,13 @@ class Supervisor:
                 self.slots.hold_again(spec.slots_dir, last.slots)
         return running
 
-    def _grace_if_due(self, last: Attempt) -> float | None:
-        """The grace to end the attempt with, if it has to end now."""
+    def _is_to_end(self, last: Attempt) -> bool:
         if self.files.cancelled_at() is not None:
-            grace = self.files.read(CANCEL)
-            return float(grace) if grace else self.status.grace_s
+            return True
         limit_s = self.status.limit_s
         if limit_s is None or time.monotonic() - last.clock_s < limit_s:
-            return None
-        return (
-            self.status.grace_s if last.expired or self.files.record_expiry(last.number) else None
-        )
+            return False
+        return last.expired or self.files.record_expiry(last.number)
 
     def _wait_for_change(self, last: Attempt | None, *, keeper_gone: bool) -> None:
         if last is None or last.exit_code is not None or last.expired:
@@ -1156,9 +1151,12 @@ class Supervisor:
         finally:
             os.close(fd)
 
-    def _end(self, last: Attempt, grace_s: float) -> None:
+    def _end(self, last: Attempt) -> None:
+        """End everything that runs for us, and wait until it has gone."""
         if distance(last.place) == "gone" or (self.launched and self.subreaper and self._reap()):
             return
+        grace = self.files.read(CANCEL)
+        grace_s = float(grace) if grace else self.status.grace_s
         token = self.status.token
         end_processes(last.task, token, grace_s, trust_group=self.launched, wait=self._wait)
 
@@ -1299,7 +1297,7 @@ class Keeper:
         except FileNotFoundError:
             pass  # it never started, and has said why
         except OSError as error:
-            _write(writer, str(error))
+            _write(writer, explain(error))
         finally:
             os._exit(0)
 
@@ -1323,7 +1321,7 @@ class Keeper:
                 self.files.record_start(self.number, keeper, names)
                 _execute(program, spec.argv, env)
         except OSError as error:
-            _write(writer, str(error))
+            _write(writer, explain(error))
         finally:
             os._exit(125)
 
@@ -1384,14 +1382,6 @@ def find_program(name: bytes, env: Mapping[bytes, bytes], cwd: bytes = b"") -> b
 # Taking over
 
 
-def claim(files: Files, status: Status, *, guest: bool = False) -> None:
-    """Sign as the one who looks after the replica. For the holder of its lock."""
-    status.place = here()
-    status.guest = guest
-    status.supervisor = Process(os.getpid(), birth_of(os.getpid()))
-    files.write_status(status)
-
-
 def take_over(directory: str, payload: bytes) -> tuple[Supervisor | None, str]:
     """Accept a new replica, or go on with one that is left alone.
 
@@ -1416,7 +1406,9 @@ def take_over(directory: str, payload: bytes) -> tuple[Supervisor | None, str]:
     elif distance(status.place) == "away":
         return None, "busy"
     else:
-        claim(files, status)
+        status.place = here()
+        status.supervisor = Process(os.getpid(), birth_of(os.getpid()))
+        files.write_status(status)
     return Supervisor(files, status, lock_fd), "ok"
 
 
@@ -1464,7 +1456,7 @@ def main(arguments: Sequence[str]) -> None:
     try:
         supervisor, answer = take_over(directory, payload)
     except OSError as error:
-        answer = f"error {error.strerror or error}"
+        answer = f"error {explain(error)}"
     except ValueError as error:
         answer = f"error {error}"
     _write(1, answer)

@@ -6,12 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload, runtime_checkable
 
-import fiddle as fdl
-from fiddle._src.config import ordered_arguments
-from fiddle._src.experimental import auto_config, auto_config_policy
-from fiddle._src.signatures import get_signature
-
 from nemo_run._annotations import module_name
+from nemo_run._fiddle import auto_config, auto_config_policy, fdl, get_signature, ordered_arguments
 from nemo_run.config import Config, Partial, Script
 
 if TYPE_CHECKING:

@@ -13,12 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Optional, TypeVar, Union
 
-import fiddle as fdl
-from fiddle._src.casting import register_supported_cast
-from fiddle._src.signatures import get_signature, get_type_hints
-
 from nemo_run import _buildables, _drawing
 from nemo_run._annotations import from_dict, get_type_namespace, get_underlying_types
+from nemo_run._fiddle import fdl, get_signature, get_type_hints, register_supported_cast
 from nemo_run._home import get_nemorun_home, set_nemorun_home
 from nemo_run._paths import set_value
 from nemo_run.exceptions import ConfigError

@@ -112,7 +112,7 @@ def class_to_str(hint: Any) -> str:
 
 
 def _hints(entity: Callable[..., Any]) -> dict[str, Any]:
-    from fiddle._src.signatures import get_type_hints
+    from nemo_run._fiddle import get_type_hints
 
     return dict(get_type_hints(entity, include_extras=True))
 

@@ -10,10 +10,10 @@ import dataclasses
 import logging
 from typing import Any
 
-import fiddle as fdl
 from torchx.specs import AppState
 
 from nemo_run import _buildables
+from nemo_run._fiddle import fdl
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.serialization._decode import Stored
 from nemo_run.run.job import Job, JobGroup

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import fiddle as fdl
-
+from nemo_run._fiddle import fdl
 from nemo_run.config import Partial, Script
 from nemo_run.core.execution.base import Executor
 from nemo_run.run.plugin import ExperimentPlugin

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import fiddle as fdl
 from rich.console import Console
 from torchx.specs import AppState, is_terminal
 
+from nemo_run._fiddle import fdl
 from nemo_run.config import Config, ConfigurableMixin, Partial, Script, get_type_namespace
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.local import LocalExecutor

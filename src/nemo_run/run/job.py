@@ -306,7 +306,7 @@ def runnable(task: Task | str) -> Task | str:
 
 
 def _as_task(found: Any) -> Task:
-    import fiddle as fdl
+    from nemo_run._fiddle import fdl
 
     if isinstance(found, fdl.Config) and found.__fn_or_cls__ is Script:
         script: Script = fdl.build(found)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import Any
 
-import fiddle as fdl
-
+from nemo_run._fiddle import fdl
 from nemo_run.api import dryrun_fn
 from nemo_run.config import Partial, Script
 from nemo_run.exceptions import JobFailedError

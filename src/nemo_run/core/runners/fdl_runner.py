@@ -19,32 +19,41 @@ def fdl_direct_run(
     ``package_cfg`` is the packager's config, likewise; its ``setup`` runs first. With
     ``fdl_dryrun`` the task is shown and built, not called.
     """
-    import fiddle as fdl
+    from nemo_run.core.serialization.build import NeedsFiddleError, build_text
 
-    from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
-
-    serializer = ZlibJSONSerializer()
     if package_cfg:
-        fdl.build(serializer.deserialize(_text(package_cfg))).setup()
+        build_text(_text(package_cfg)).setup()
     text = _text(fdl_config)
     _find_main(fdl_config, text)
-    task = serializer.deserialize(text)
-    if getattr(task, "is_lazy", False):
-        task = task.resolve()
     if fdl_dryrun:
-        from nemo_run.api import dryrun_fn
-
-        dryrun_fn(task, build=True)
+        _show(text)
         return
-    fdl.build(_as_partial(task))()
+    try:
+        task = build_text(text, as_partial=True)
+    except NeedsFiddleError:
+        task = _build_with_fiddle(text)
+    task()
 
 
-def _as_partial(task: Any) -> Any:
-    import fiddle as fdl
-
+def _build_with_fiddle(text: str) -> Any:
+    from nemo_run._fiddle import fdl
     from nemo_run.config import Partial
 
-    return task if isinstance(task, fdl.Partial) else fdl.cast(Partial, task)
+    task = _decoded(text)
+    return fdl.build(task if isinstance(task, fdl.Partial) else fdl.cast(Partial, task))
+
+
+def _decoded(text: str) -> Any:
+    from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
+
+    task = ZlibJSONSerializer().deserialize(text)
+    return task.resolve() if getattr(task, "is_lazy", False) else task
+
+
+def _show(text: str) -> None:
+    from nemo_run.api import dryrun_fn
+
+    dryrun_fn(_decoded(text), build=True)
 
 
 def _text(config: str) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import fiddle as fdl
-from fiddle._src.config import BuildableTraverserMetadata
-from fiddle._src.experimental.serialization import PyrefPolicy, find_node_traverser
-from fiddle._src.signatures import SignatureInfo, get_signature
-
 from nemo_run import _buildables, config
+from nemo_run._fiddle import (
+    BuildableTraverserMetadata,
+    PyrefPolicy,
+    SignatureInfo,
+    fdl,
+    fiddle_json,
+    get_signature,
+)
 from nemo_run.core.serialization import _format, _references
 from nemo_run.core.serialization._envelope import seal, unseal
 from nemo_run.exceptions import ConfigError
@@ -69,7 +72,7 @@ class _Decoder:
         if key == _format.CALL:
             return metadata(*values)
         cls = self._import(*key)
-        traverser = find_node_traverser(cls) if isinstance(cls, type) else None
+        traverser = fiddle_json.find_node_traverser(cls) if isinstance(cls, type) else None
         if traverser is None:
             raise ConfigError(f"A stored config holds a {key[0]}:{key[1]}, which has no reader.")
         return traverser.unflatten(values, metadata)

@@ -13,12 +13,9 @@ from pathlib import PurePath
 from re import compile as regex
 from typing import Any
 
-import fiddle as fdl
-from fiddle._src import config as fiddle_config
-from fiddle._src.experimental import serialization as fiddle_json
-
 from nemo_run import config
 from nemo_run._buildables import is_dataclass_instance
+from nemo_run._fiddle import BuildableTraverserMetadata, fdl, fiddle_json, ordered_arguments
 from nemo_run.core.serialization import _format, _references
 from nemo_run.core.serialization._format import pyref
 from nemo_run.exceptions import UnserializableError
@@ -99,7 +96,7 @@ class _Encoder:
             metadata = self._node(tuple(value), data=False, hashed=True)
         elif isinstance(value, fdl.Buildable) and kind in _BUILDABLE_KINDS:
             hint = getattr(value.__fn_or_cls__, "__name__", hint)
-            arguments = fiddle_config.ordered_arguments(value)
+            arguments = ordered_arguments(value)
             items = self._items(_arguments(arguments), data)
             metadata = self._buildable_metadata(
                 value.__fn_or_cls__, tuple(arguments), value.__argument_tags__
@@ -123,7 +120,7 @@ class _Encoder:
             steps = traverser.path_elements(value)
             children = zip(map(repr, steps), (step.code for step in steps), values, strict=True)
             items = self._items(children, data)
-            if isinstance(raw, fiddle_config.BuildableTraverserMetadata):
+            if isinstance(raw, BuildableTraverserMetadata):
                 hint = getattr(raw.fn_or_cls, "__name__", hint)
                 metadata = self._buildable_metadata(*raw[:3])
             else:

@@ -17,13 +17,11 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Any
 
-import fiddle as fdl
-from fiddle._src.config import ordered_arguments
-from fiddle._src.signatures import get_signature, get_type_hints
 from yaml.representer import RepresenterError
 
 from nemo_run import _buildables, config
 from nemo_run._annotations import get_underlying_types
+from nemo_run._fiddle import fdl, get_signature, get_type_hints, ordered_arguments
 from nemo_run.core.serialization._references import REFERABLE, name_of
 from nemo_run.exceptions import ConfigError, UnserializableError
 

@@ -9,10 +9,7 @@ import types
 from importlib import import_module
 from typing import Any
 
-from fiddle._src.experimental.serialization import PyrefPolicy, PyrefPolicyError
-from fiddle._src.special_overrides import (
-    maybe_get_module_override_for_migrated_serialization_symbol as moved_to,
-)
+from nemo_run._fiddle import PyrefPolicy, PyrefPolicyError, moved_to
 
 REFERABLE = (
     type,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fiddle._src.experimental.serialization import PyrefPolicy
-
+from nemo_run._fiddle import PyrefPolicy
 from nemo_run.core.serialization._decode import decode
 from nemo_run.core.serialization._encode import encode
 from nemo_run.core.serialization._envelope import seal, unseal

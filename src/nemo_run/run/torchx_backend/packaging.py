@@ -15,6 +15,7 @@ from torchx.specs import AppDef, Role, resource
 from nemo_run.config import SCRIPTS_DIR, USE_WITH_RAY_CLUSTER_KEY, Partial, Script
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.launcher import FaultTolerance, Launcher, Torchrun
+from nemo_run.core.packaging.base import Packager
 from nemo_run.core.serialization.yaml import YamlSerializer
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 from nemo_run.exceptions import UnserializableError, UnsupportedError
@@ -114,7 +115,7 @@ def _partial_command(
             (f"{name}_packager", packager), (f"{name}_fn_or_script", text)
         )
         _write_copies(name, task, executor)
-        args = ["-n", name, "-p", packager_path, text]
+        args = ["-n", name, *_setup_args(executor.packager, packager_path), text]
     else:
         args = ["-n", name, text]
     return _Command(
@@ -124,6 +125,11 @@ def _partial_command(
         program_args=args,
         env=_beside_the_script() if executor.CAPABILITIES.local_paths else {},
     )
+
+
+def _setup_args(packager: Packager, path: str) -> list[str]:
+    # Loading a packager takes longer than many tasks do, and most have nothing to set up.
+    return ["-p", path] if type(packager).setup is not Packager.setup else []
 
 
 def _beside_the_script() -> dict[str, str]:

@@ -1,0 +1,139 @@
+"""Build a stored task straight from its text, without Fiddle.
+
+This is what runs before every task, on every node, so it must start at once. It does what
+decoding and ``fdl.build`` do for all that configs usually hold, and says so where it cannot.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from nemo_run.core.serialization import _format
+from nemo_run.core.serialization._envelope import unseal
+
+
+class NeedsFiddleError(Exception):
+    """Something is stored that only Fiddle's own machinery can build."""
+
+
+def build_text(text: str, *, as_partial: bool = False) -> Any:
+    """Return what building the config in ``text`` gives, a ``functools.partial`` for a `Partial`.
+
+    Shared configs are built once. An exception of a constructor gets a note about where it is.
+    With ``as_partial`` the outermost config is not called but returned as a partial.
+
+    Raises:
+        NeedsFiddleError: decode and build it with Fiddle instead. Nothing was called yet.
+    """
+    document = unseal(text)
+    for node in document["objects"].values():
+        if _key(node) not in _SIMPLE:
+            raise NeedsFiddleError(f"{_key(node)}")
+    builder = _Builder(document["objects"])
+    root = document["root"]
+    outermost = document["objects"].get(root.get("key"), {}) if isinstance(root, dict) else {}
+    if as_partial and _key(outermost) in _format.BUILDABLES:
+        return builder.buildable(outermost, "Partial")
+    return builder.value(root)
+
+
+def _key(node: Mapping[str, Any]) -> tuple[str, str]:
+    kind = node.get("type")
+    return (kind["module"], kind["name"]) if isinstance(kind, dict) else ("", str(kind))
+
+
+_SIMPLE = frozenset(
+    {
+        _format.METADATA,
+        _format.CALL,
+        *_format.BUILDABLES,
+        *(("builtins", name) for name in ("list", "tuple", "dict", "set", "frozenset")),
+        ("builtins", "bytes"),
+        ("builtins", "slice"),
+    }
+)
+
+
+class _Builder:
+    def __init__(self, objects: Mapping[str, Any]) -> None:
+        self._objects = objects
+        self._values: dict[str, Any] = {}
+
+    def value(self, node: Any) -> Any:
+        if type(node) is not dict:
+            return node
+        kind = node["type"]
+        if kind == _format.LEAF:
+            return node["value"]
+        if kind == _format.REF:
+            name = node["key"]
+            if name not in self._values:
+                self._values[name] = self.value(self._objects[name])
+            return self._values[name]
+        if kind == _format.PYREF:
+            return _load(node["module"], node["name"])
+        return self._object(node)
+
+    def _object(self, node: Mapping[str, Any]) -> Any:
+        key = _key(node)
+        if key in _format.BUILDABLES:
+            return self.buildable(node, _format.BUILDABLES[key])
+        values = [self.value(child) for _, child in node["items"]]
+        if key == _format.METADATA:
+            return values
+        metadata = self.value(node["metadata"])
+        if key == _format.CALL:
+            return metadata(*values)
+        if key[1] == "dict":
+            return dict(zip(metadata, values, strict=True))
+        if key[1] == "bytes":
+            return values[0].encode("raw_unicode_escape")
+        if key[1] == "slice":
+            return slice(*values)
+        return {"tuple": tuple, "set": set, "frozenset": frozenset}.get(key[1], list)(values)
+
+    def buildable(self, node: Mapping[str, Any], kind: str) -> Any:
+        """Call the target of a stored buildable, or for a ``Partial`` bind its arguments."""
+        values = [self.value(child) for _, child in node["items"]]
+        target, names = self.value(node["metadata"])[:2]
+        args, kwargs = _split(target, dict(zip(names, values, strict=True)))
+        if kind == "Partial":
+            return functools.partial(target, *args, **kwargs)
+        try:
+            return target(*args, **kwargs)
+        except Exception as err:
+            where = ", ".join(node.get("paths", ["<root>"])[:3])
+            note = f"(while building {getattr(target, '__qualname__', target)} at {where})"
+            if hasattr(err, "add_note"):
+                err.add_note(note)
+            raise
+
+
+def _split(target: Any, arguments: dict[Any, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return positional and keyword arguments; numbered ones come after all before them."""
+    if not any(isinstance(name, int) for name in arguments):
+        return [], arguments
+    import inspect
+
+    positional = []
+    for index, (name, parameter) in enumerate(inspect.signature(target).parameters.items()):
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            more = sorted(key for key in arguments if isinstance(key, int))
+            positional += [arguments.pop(key) for key in more]
+            break
+        if parameter.kind is parameter.POSITIONAL_ONLY and index in arguments:
+            positional.append(arguments.pop(index))
+        elif name in arguments and any(isinstance(key, int) for key in arguments):
+            positional.append(arguments.pop(name))
+    return positional, arguments
+
+
+@functools.cache
+def _load(module: str, name: str) -> Any:
+    value: Any = import_module(module)
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
