@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torchx.specs import AppState
@@ -15,10 +17,44 @@ from torchx.specs import AppState
 from nemo_run import _buildables
 from nemo_run._fiddle import fdl
 from nemo_run.core.execution.base import Executor
+from nemo_run.core.execution.local import LocalExecutor
 from nemo_run.core.serialization._decode import Stored
+from nemo_run.exceptions import ConfigError
+from nemo_run.run._directory import CONFIG, ExperimentDirectory
 from nemo_run.run.job import Job, JobGroup
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StoredExperiment:
+    """What an experiment's constructor needs, and its jobs."""
+
+    options: dict[str, Any]
+    jobs: list[Job | JobGroup]
+
+
+def read_experiment(
+    directory: ExperimentDirectory, option_names: Sequence[str]
+) -> StoredExperiment:
+    """Return what is stored in a directory; options that are not stored are left out.
+
+    Raises:
+        ConfigError: it is not the directory of an experiment.
+        RecordError: a file is missing or damaged.
+    """
+    text = directory.read(CONFIG)
+    if text is None:
+        raise ConfigError(f"{str(directory.path)!r} is not an experiment: it has no {CONFIG}.")
+    stored = Stored(text)
+    found = {name: stored.argument(name) for name in option_names}
+    options = {
+        "title": stored.argument("title"),
+        "id": stored.argument("id") or directory.path.name,
+        "executor": build_known(stored.argument("executor")) or LocalExecutor(),
+        **{name: value for name, value in found.items() if value is not None},
+    }
+    return StoredExperiment(options, [load_job(*texts) for texts in directory.read_tasks()])
 
 
 def load_job(job_text: str, task_text: str) -> Job | JobGroup:

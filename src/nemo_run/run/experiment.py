@@ -16,34 +16,32 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from torchx.specs import AppState, is_terminal
+from torchx.specs import AppState
 
 from nemo_run._fiddle import fdl
 from nemo_run.config import Config, ConfigurableMixin, Partial, Script, get_type_namespace
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.local import LocalExecutor
 from nemo_run.core.frontend.console.api import CONSOLE, configure_logging, deconfigure_logging
-from nemo_run.core.serialization._decode import Stored
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 from nemo_run.exceptions import (
     ConfigError,
     ExperimentNotFoundError,
-    JobFailedError,
     NemoRunError,
     UnsupportedError,
 )
 from nemo_run.package_info import __version__
-from nemo_run.run import _conductor, _directory, _display, _order
+from nemo_run.run import _conductor, _directory, _display, _order, _outcome
 from nemo_run.run._direct import is_direct, only_single_jobs, run_directly
 from nemo_run.run._directory import ExperimentDirectory, JobState
 from nemo_run.run._main_module import main_source, merge_saved_main
 from nemo_run.run._names import checked, directory_for_title
-from nemo_run.run._stored import build_known, load_job
+from nemo_run.run._stored import read_experiment
 from nemo_run.run._tailing import LogTail
 from nemo_run.run.job import Job, JobGroup, decoded
 from nemo_run.run.plugin import ExperimentPlugin
 from nemo_run.run.torchx_backend.runner import Runner, get_runner
-from nemo_run.run.torchx_backend.schedulers.api import LogQuery, get_executor_str
+from nemo_run.run.torchx_backend.schedulers.api import get_executor_str
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -51,8 +49,6 @@ if TYPE_CHECKING:
     from nemo_run.run._order import RunIf
 
 _current_experiment: ContextVar[Experiment | None] = ContextVar("experiment", default=None)
-
-TAIL_LINES = 20
 
 
 class DummyConsole(Console):
@@ -172,25 +168,10 @@ class Experiment(ConfigurableMixin):
 
     @classmethod
     def _load(cls, path: Path) -> Experiment:
-        directory = ExperimentDirectory(path)
-        text = directory.read(_directory.CONFIG)
-        if text is None:
-            raise ConfigError(f"{str(path)!r} is not an experiment: it has no {_directory.CONFIG}.")
-        stored = Stored(text)
-        options = {
-            name: stored.argument(name)
-            for name in _STORED_OPTIONS
-            if name in stored and stored.argument(name) is not None
-        }
-        experiment = cls(
-            title=stored.argument("title"),
-            executor=build_known(stored.argument("executor")) or LocalExecutor(),
-            id=stored.argument("id", path.name),
-            _reconstruct=True,
-            **options,
-        )
+        stored = read_experiment(ExperimentDirectory(path), _STORED_OPTIONS)
+        experiment = cls(**stored.options, _reconstruct=True)
         experiment._exp_dir = str(path)
-        experiment._jobs = [load_job(job, task) for job, task in directory.read_tasks()]
+        experiment._jobs = stored.jobs
         experiment._main_from = path
         return experiment
 
@@ -248,68 +229,42 @@ class Experiment(ConfigurableMixin):
         Raises:
             ConfigError: a name or dependency is wrong, or something in the task cannot travel.
         """
-        if _current_experiment.get() is not self:
-            raise ConfigError("Tasks are added inside of `with Experiment(...) as exp:`.")
+        self._check_entered("Tasks are added")
         if run_if not in _order.RUN_IF:
             raise ConfigError(f"run_if is one of {', '.join(_order.RUN_IF)}, not {run_if!r}.")
         dependencies = list(dependencies or [])
         _order.waves({**{job.id: [] for job in self._jobs}, "<new>": dependencies})
+        tasks = task if isinstance(task, list) else [task]
+        given = executor if isinstance(executor, list) else [executor or self.executor]
+        if isinstance(task, list) and not (task and name):
+            raise ConfigError("A group of tasks needs tasks and a name.")
+        if len(given) not in (1, len(tasks)):
+            raise ConfigError(f"{len(given)} executors do not fit {len(tasks)} tasks.")
+
+        job_id = self._new_id(name or default_name(tasks[0]))
+        copies = [copy.deepcopy(item) for item in tasks]
+        own = [self._own_executor(item, job_id, name) for item in given]
+        self._apply_plugins(plugins, copies, own if len(own) > 1 else own * len(copies))
+        for item in copies:
+            _check_travels(item)
+        shared: dict[str, Any] = {
+            "id": job_id,
+            "plugins": plugins,
+            "tail_logs": tail_logs,
+            "dependencies": dependencies,
+            "name": name,
+            "run_if": run_if,
+        }
         if isinstance(task, list):
-            if not name:
-                raise ConfigError("A group of tasks needs a name.")
-            return self._add_group(task, executor, name, plugins, tail_logs, dependencies, run_if)
-        if isinstance(executor, list):
-            raise ConfigError("Several executors are for a list of tasks; this is one task.")
-        job_id = self._new_id(name or default_name(task))
-        own = self._own_executor(executor or self.executor, job_id, name)
-        copied = copy.deepcopy(task)
-        self._apply_plugins(plugins, [(copied, own)])
-        _check_travels(copied)
-        self._jobs.append(
-            Job(
-                id=job_id,
-                task=copied,
-                executor=own,
-                plugins=plugins,
-                tail_logs=tail_logs,
-                dependencies=dependencies,
-                name=name,
-                run_if=run_if,
-            )
-        )
+            executors = own if len(own) > 1 else own[0]
+            self._jobs.append(JobGroup(tasks=copies, executors=executors, **shared))
+        else:
+            self._jobs.append(Job(task=copies[0], executor=own[0], **shared))
         return job_id
 
-    def _add_group(
-        self,
-        tasks: list[Partial[Any] | Script],
-        executor: Executor | list[Executor] | None,
-        name: str,
-        plugins: list[ExperimentPlugin] | None,
-        tail_logs: bool,
-        dependencies: list[str],
-        run_if: RunIf,
-    ) -> str:
-        job_id = self._new_id(name)
-        given = executor if isinstance(executor, list) else [executor or self.executor]
-        own = [self._own_executor(item, job_id, name) for item in given]
-        copied = [copy.deepcopy(task) for task in tasks]
-        pairs = own if len(own) > 1 else own * len(copied)
-        self._apply_plugins(plugins, list(zip(copied, pairs, strict=False)))
-        for task in copied:
-            _check_travels(task)
-        self._jobs.append(
-            JobGroup(
-                id=job_id,
-                tasks=copied,
-                executors=own if len(own) > 1 else own[0],
-                plugins=plugins,
-                tail_logs=tail_logs,
-                dependencies=dependencies,
-                name=name,
-                run_if=run_if,
-            )
-        )
-        return job_id
+    def _check_entered(self, what: str) -> None:
+        if _current_experiment.get() is not self:
+            raise ConfigError(f"{what} inside of `with Experiment(...) as exp:`.")
 
     def _new_id(self, name: str) -> str:
         taken = {job.id for job in self._jobs}
@@ -322,11 +277,14 @@ class Experiment(ConfigurableMixin):
         return own
 
     def _apply_plugins(
-        self, plugins: list[ExperimentPlugin] | None, pairs: Sequence[tuple[Any, Executor]]
+        self,
+        plugins: list[ExperimentPlugin] | None,
+        tasks: Sequence[Any],
+        executors: Sequence[Executor],
     ) -> None:
         for plugin in plugins or ():
             plugin.assign(self._id)
-            for task, executor in pairs:
+            for task, executor in zip(tasks, executors, strict=True):
                 plugin.setup(task, executor)
 
     # Running.
@@ -372,8 +330,7 @@ class Experiment(ConfigurableMixin):
             ConfigError: something is wrong with the plan; nothing was submitted.
             SubmitError: a backend did not accept a job.
         """
-        if _current_experiment.get() is not self:
-            raise ConfigError("Experiments are run inside of `with Experiment(...) as exp:`.")
+        self._check_entered("Experiments are run")
         if self._launched or self._reconstruct:
             self.console.print(
                 "This experiment was run already. Use reset() to run it again.", style="bold"
@@ -559,25 +516,9 @@ class Experiment(ConfigurableMixin):
         Raises:
             JobFailedError: with its state, exit code and the last lines of its log.
         """
-        failed = [
-            (job, state)
-            for job, state in zip(self._jobs, self._look_again(), strict=True)
-            if is_terminal(state.state) and state.state is not AppState.SUCCEEDED
-        ]
-        if not failed:
-            return
-        job, state = min(failed, key=lambda pair: pair[1].state is AppState.CANCELLED)
-        tail = self._tail(job, state)
-        code = "" if state.exit_code is None else f" with exit code {state.exit_code}"
-        why = f": {state.message}" if state.message else ""
-        shown = "".join(f"\n  | {line.rstrip()}" for line in tail)
-        more = f" ({len(failed)} jobs did not succeed)" if len(failed) > 1 else ""
-        raise JobFailedError(
-            f"Job {job.id} {state.state.name}{code}{why}{more}{shown}",
-            state=state.state,
-            exit_code=state.exit_code,
-            tail=tail,
-        )
+        error = _outcome.failure(self._jobs, self._look_again(), self._runner)
+        if error is not None:
+            raise error
 
     # Inside.
 
@@ -712,22 +653,8 @@ class Experiment(ConfigurableMixin):
         }
 
     def _last_line(self, index: int) -> str:
-        tail = self._tail(self._jobs[index], self._conductor.states[index], lines=1)
+        tail = _outcome.last_lines(self._conductor.states[index], self._runner, 1)
         return tail[-1].rstrip() if tail else ""
-
-    def _tail(self, job: Job | JobGroup, state: JobState, lines: int = TAIL_LINES) -> list[str]:
-        """Return the last lines of the log of a job: of the member that failed, if one did."""
-        chosen = [m for m in state.members if m.handle]
-        chosen.sort(key=lambda member: member.state is not AppState.FAILED)
-        if not chosen or is_direct(chosen[0].handle):
-            return []
-        try:
-            scheduler, app_id = self._runner.scheduler_of(chosen[0].handle)
-            record = scheduler.describe(app_id)
-            role = record.roles[0].name if record and record.roles else job.id
-            return list(scheduler.tail(app_id, LogQuery(role=role), lines))
-        except NemoRunError:
-            return []
 
     def __repr__(self) -> str:
         jobs = ", ".join(job.id for job in self._jobs)
