@@ -36,7 +36,11 @@ LOG = "_CONDUCTOR.log"
 
 
 class Conductor:
-    """Sees the jobs of one experiment through; ``on_change`` is told the index of each change."""
+    """Sees the jobs of one experiment through, or only looks at them.
+
+    ``on_change`` is told the index of each change. Only who holds the directory's lock may set
+    ``writes``: two writers would undo each other's steps.
+    """
 
     def __init__(
         self,
@@ -52,6 +56,7 @@ class Conductor:
         self._runner = runner
         self._workers = workers
         self.on_change = on_change
+        self.writes = False
         self._positions = {job.id: index for index, job in enumerate(jobs)}
         self._launched_at = time.monotonic()
         self.launch_errors: list[NemoRunError] = []
@@ -164,7 +169,7 @@ class Conductor:
             recovering = bool(member.tag)
             if not recovering:
                 member.tag = new_tag()
-                self._directory.write_state(index, state)
+                self.write_down(index)
             app.metadata = {**app.metadata, TAG: member.tag}
             for role in app.roles:
                 role.metadata = {**role.metadata, CWD: cwd}
@@ -226,8 +231,9 @@ class Conductor:
                 self._cancel_job(index, at_once=False)
 
     def write_down(self, index: int) -> None:
-        """Make a change to the state of a job known to everybody."""
-        self._directory.write_state(index, self.states[index])
+        """Make a change to the state of a job known."""
+        if self.writes:
+            self._directory.write_state(index, self.states[index])
         self._tell_job(index)
         self.on_change(index)
 
@@ -330,6 +336,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if alone:
             jobs = [load_job(job, task) for job, task in directory.read_tasks()]
             conductor = Conductor(jobs, directory, get_runner())
+            conductor.writes = True
             conductor.round()
             _report_ready(options.ready_fd)
             conductor.run()

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar, Token
 from pathlib import Path
 from types import TracebackType
@@ -173,6 +173,7 @@ class Experiment(ConfigurableMixin):
         experiment._exp_dir = str(path)
         experiment._jobs = stored.jobs
         experiment._main_from = path
+        experiment._base_dir = str(path.resolve().parents[2])
         return experiment
 
     # What it consists of.
@@ -345,7 +346,8 @@ class Experiment(ConfigurableMixin):
             single = only_single_jobs(self._jobs)
             self._prepare()
             self._launched = self._direct = True
-            run_directly(single, self._conductor)
+            with self._conducting():
+                run_directly(single, self._conductor)
             return
         if detach:
             self._check_can_detach()
@@ -364,12 +366,24 @@ class Experiment(ConfigurableMixin):
 
         Nothing is started twice. Where another process is at it already, only waits.
         """
+        while not all(state.ended for state in self._look_again()):
+            with self._conducting() as alone:
+                if alone:
+                    self._conductor.run()
+                    self._save_tasks()
+            time.sleep(0.05)
+
+    @contextlib.contextmanager
+    def _conducting(self) -> Iterator[bool]:
+        """Be the one process that changes things; gives False where another is."""
         with self._directory.conducting() as alone:
-            conductor = self._conductor
-            while not conductor.ended:
-                conductor.round() if alone else self._look_again()
-                time.sleep(0.1)
-        self._save_tasks()
+            self._conductor.writes = alone
+            if alone:
+                self._conductor.refresh()
+            try:
+                yield alone
+            finally:
+                self._conductor.writes = False
 
     def wait(self) -> None:
         """Wait until every job has ended; started ones only, where nobody conducts."""
@@ -455,7 +469,7 @@ class Experiment(ConfigurableMixin):
             if any(member.handle for member in self._conductor.states[index].members):
                 self._conductor.cancel([index])
                 continue
-            with self._directory.conducting() as alone:
+            with self._conducting() as alone:
                 if alone:
                     self._conductor.cancel([index])
             time.sleep(0.05)
@@ -591,7 +605,7 @@ class Experiment(ConfigurableMixin):
     def _conduct(self, *, until_ended: bool) -> None:
         """Launch and wait in this process, showing how it goes."""
         if self._alone is None:
-            self._alone = self._context.enter_context(self._directory.conducting())
+            self._alone = self._context.enter_context(self._conducting())
         if not self._alone:
             self.wait()
             return
@@ -631,6 +645,8 @@ class Experiment(ConfigurableMixin):
 
     def _end_all(self) -> None:
         """Ask all jobs to end; being interrupted again, kill them."""
+        if self._conductor.ended:
+            return
         self.console.print("Ending all jobs; press Ctrl-C again to kill them at once.")
         try:
             self._conductor.cancel()
@@ -653,6 +669,8 @@ class Experiment(ConfigurableMixin):
         }
 
     def _last_line(self, index: int) -> str:
+        if not self._jobs[index].executor.CAPABILITIES.local_paths:
+            return ""  # several times a second is too often to ask a cluster
         tail = _outcome.last_lines(self._conductor.states[index], self._runner, 1)
         return tail[-1].rstrip() if tail else ""
 

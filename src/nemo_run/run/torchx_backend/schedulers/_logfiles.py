@@ -15,6 +15,7 @@ from nemo_run.exceptions import ConfigError
 from nemo_run.run.torchx_backend.schedulers.api import LogQuery
 
 BLOCK_BYTES = 1 << 20
+LAST_BYTES = 1 << 16
 PAUSE_S = (0.02, 0.2)
 CLOCK = ".replica/clock"
 """Lines ``<seconds since the epoch> <bytes in the log by then>``."""
@@ -31,6 +32,8 @@ def read(
     files = _files(directory, query.stream)
     if len(files) == 1:
         start, stop = _range(directory, query.since, query.until)
+        if query.last_only:
+            start = max(start, _size(files[0]) - LAST_BYTES)
         return _read_one(files[0], query.follow, ended, start, stop)
     return _read_together([_read_one(file, query.follow, ended) for file in files])
 
@@ -47,6 +50,13 @@ def _files(directory: Path, stream: Stream) -> list[Path]:
             "cannot be had. Use LocalExecutor(separate_streams=True) to keep them apart."
         )
     return [apart[stream]]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _read_one(

@@ -81,7 +81,11 @@ class JobStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class LogQuery:
-    """Which part of a job's logs is wanted."""
+    """Which part of a job's logs is wanted.
+
+    Attributes:
+        last_only: only the end will be looked at; a backend may leave out what is before it.
+    """
 
     role: str
     replica: int = 0
@@ -89,6 +93,7 @@ class LogQuery:
     follow: bool = False
     since: datetime | None = None
     until: datetime | None = None
+    last_only: bool = False
 
 
 class PlannedRun(AppDryRunInfo[RequestT]):
@@ -361,7 +366,7 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
     def tail(self, app_id: str, query: LogQuery, lines: int) -> Sequence[str]:
         """Return the last lines of a log as it is now."""
         kept: deque[str] = deque(maxlen=lines)
-        for block in self.log_text(app_id, query):
+        for block in self.log_text(app_id, replace(query, follow=False, last_only=True)):
             kept.extend(block.splitlines(keepends=True)[-lines:])
         return kept
 
