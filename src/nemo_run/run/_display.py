@@ -8,10 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.live import Live
-from rich.panel import Panel
-from rich.spinner import Spinner
-from rich.table import Table
 from rich.text import Text
 from torchx.specs import AppState, parse_app_handle
 
@@ -108,8 +104,16 @@ class Progress:
         self._states = states
         self._last_line = last_line
         self._shown: dict[int, AppState] = {}
-        self._spinners = [Spinner("dots") for _ in jobs]
-        self._live = Live(self, console=console, transient=False) if live else None
+        self._spinners: list[Any] = []
+        self._live: Any = self._make_live() if live else None
+
+    def _make_live(self) -> Any:
+        # Most of what a terminal needs is not needed without one, and takes long to import.
+        from rich.live import Live
+        from rich.spinner import Spinner
+
+        self._spinners = [Spinner("dots") for _ in self._jobs]
+        return Live(self, console=self._console, transient=False)
 
     def __enter__(self) -> Progress:
         if self._live is not None:
@@ -130,6 +134,9 @@ class Progress:
             self._console.print(_line(self._jobs[index], state), soft_wrap=True)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.panel import Panel
+        from rich.table import Table
+
         table = Table.grid(padding=(0, 1))
         for index, (job, state) in enumerate(zip(self._jobs, self._states(), strict=True)):
             running = not state.ended
@@ -153,17 +160,20 @@ def _line(job: Job | JobGroup, state: JobState) -> Text:
 
 def goodbye(console: Console, id: str, jobs: Sequence[str], theme: str) -> None:
     """Print how to come back to an experiment later."""
-    from rich.syntax import Syntax
-
     first = jobs[0] if jobs else ""
     python = f"""
-# To come back to this experiment, from any process ({len(jobs)} jobs, see .jobs):
+# To come back to this experiment, from any process:
 experiment = run.Experiment.from_id({id!r})
 experiment.status()
 experiment.logs({first!r})
 experiment.cancel({first!r})
 """
-    console.print(Syntax(python, "python", theme=theme))
+    if console.is_terminal:
+        from rich.syntax import Syntax
+
+        console.print(Syntax(python, "python", theme=theme))
+    else:
+        console.print(python, markup=False, highlight=False, soft_wrap=True)
 
 
 def rule(console: Console, text: str) -> None:

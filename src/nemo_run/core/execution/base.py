@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import difflib
 from dataclasses import dataclass, field
 from importlib import util as importlib_util
 from pathlib import Path
@@ -153,6 +152,8 @@ class Executor(ConfigurableMixin):
                 f"A launcher is a Launcher or the name of one, not {self.launcher!r}."
             )
         if self.launcher not in LAUNCHER_MAP:
+            import difflib
+
             close = difflib.get_close_matches(self.launcher, LAUNCHER_MAP, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             raise ConfigError(

@@ -8,7 +8,6 @@ expected, ...) are written as the call that makes them, with ``_args_`` and ``_c
 
 from __future__ import annotations
 
-import difflib
 import enum
 import re
 import typing
@@ -255,6 +254,8 @@ def _suggestion(target: Any, arguments: Mapping[Any, Any]) -> str:
         known = list(get_signature(target).parameters)
     except (TypeError, ValueError):
         return ""
+    import difflib
+
     for name in arguments:
         close = difflib.get_close_matches(str(name), known, n=1)
         if name not in known and close:
