@@ -1,0 +1,35 @@
+"""Python literals in texts, read without running anything."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from typing import Any
+
+
+class NotALiteralError(ValueError):
+    """A text is not the notation of a Python value."""
+
+
+def read(text: str) -> Any:
+    """Return the value that ``text`` is the Python notation of.
+
+    Raises:
+        NotALiteralError: it is something else.
+    """
+    try:
+        with warnings.catch_warnings():
+            # The compiler warns about "\d" and the like, which a user's text may well contain.
+            warnings.simplefilter("ignore")
+            return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as err:
+        # The last two are how the compiler refuses what is nested too deeply.
+        raise NotALiteralError(text) from err
+
+
+def read_or_text(text: str) -> Any:
+    """Return the value that ``text`` is the Python notation of, or else the text itself."""
+    try:
+        return read(text)
+    except NotALiteralError:
+        return text

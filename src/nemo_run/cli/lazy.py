@@ -1,0 +1,356 @@
+"""Tasks whose code need not be importable where they are configured."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+from nemo_run._fiddle import building, daglish, fdl, fiddle_json
+from nemo_run.cli._config_files import load_config_from_path
+from nemo_run.cli._dotlist import Change, dictconfig_to_dot_list
+from nemo_run.cli._errors import did_you_mean
+from nemo_run.cli._hints import parameters
+from nemo_run.cli._importing import locate
+from nemo_run.cli._interpretation import parse_factory
+from nemo_run.cli._lazy_changes import (
+    Changes,
+    Recorder,
+    as_override,
+    from_config,
+    from_word,
+    record,
+)
+from nemo_run.cli._lazy_imports import LazyModule, lazy_imports
+from nemo_run.cli._overrides import apply_overrides
+from nemo_run.cli._slots import own
+from nemo_run.config import Partial
+from nemo_run.exceptions import ConfigError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+    from typing_extensions import Self
+
+__all__ = [
+    "LazyEntrypoint",
+    "LazyModule",
+    "LazyTarget",
+    "dictconfig_to_dot_list",
+    "import_module",
+    "lazy_imports",
+    "load_config_from_path",
+]
+
+# How the command line is called; the rest of the words then name a command of it.
+_PROGRAMS = frozenset({"nemo", "nemorun", "nemo_run"})
+_INTERPRETERS = frozenset({"python", "python3"})
+_OWN = frozenset({"_target_", "_factory_", "_args_"})
+
+
+def import_module(qualname_str: str) -> Any:
+    """Import a module or something in one by its dotted name.
+
+    Raises:
+        ModuleNotFoundError: there is no such package.
+        AttributeError: the module has nothing of that name.
+    """
+    return locate(qualname_str)
+
+
+@dataclass
+class LazyTarget:
+    """What a lazy entrypoint calls, found when it is needed.
+
+    Attributes:
+        import_path: a dotted name, a command such as ``group fit``, or the name of a script.
+        script: the text of the script.
+    """
+
+    import_path: str
+    script: str = ""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.target(*args, **kwargs)
+
+    @property
+    def target(self) -> Callable[..., Any]:
+        """The function itself.
+
+        Raises:
+            ConfigError: there is no such command, or the script has no entrypoint.
+            ModuleNotFoundError, AttributeError: there is nothing of that dotted name.
+        """
+        if self.script:
+            return _main_function(self.script, self.import_path)
+        if " " in self.import_path:
+            return _command(self.import_path.split())
+        return cast("Callable[..., Any]", locate(self.import_path))
+
+
+def _command(words: Sequence[str]) -> Callable[..., Any]:
+    from nemo_run.cli._entrypoints import Entrypoint, list_entrypoints
+
+    if words[0] in _PROGRAMS:
+        words = words[1:]
+    branch: Any = list_entrypoints()
+    for position, word in enumerate(words):
+        found = branch.get(word) if isinstance(branch, dict) else None
+        if found is None:
+            known = branch if isinstance(branch, dict) else ()
+            raise ConfigError(
+                f"There is no command {' '.join(words[: position + 1])!r}. "
+                f"{did_you_mean(word, known)}"
+            )
+        branch = found
+    if not isinstance(branch, Entrypoint):
+        raise ConfigError(
+            f"{' '.join(words)!r} is a group of commands: {', '.join(sorted(branch))}."
+        )
+    return branch.fn
+
+
+_main_lock = threading.RLock()
+
+
+def _main_function(script: str, name: str) -> Callable[..., Any]:
+    """Execute a script as ``__main__`` and return the function its ``run.cli.main`` is for."""
+    from nemo_run.cli import api
+
+    module = ModuleType("__main__")
+    module.__file__ = name
+    # A script runs as the main module of a process that has one; both must not run at once.
+    with _main_lock, _main_module(module), _environment("LAZY_CLI", "true"):
+        before, api.MAIN_ENTRYPOINT = api.MAIN_ENTRYPOINT, None
+        try:
+            exec(compile(script, name, "exec"), vars(module))
+            found = api.MAIN_ENTRYPOINT
+        finally:
+            api.MAIN_ENTRYPOINT = before
+    if found is None:
+        raise ConfigError(f"Script {name} has no entrypoint: it does not call run.cli.main.")
+    return found.fn
+
+
+@contextlib.contextmanager
+def _main_module(module: ModuleType) -> Iterator[None]:
+    before = sys.modules["__main__"]
+    sys.modules["__main__"] = module
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = before
+
+
+@contextlib.contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _lazy(_target_: Any, _factory_: Any = None, _args_: Any = ()) -> None:
+    """What Fiddle takes a lazy entrypoint for; never called."""
+
+
+class LazyEntrypoint(fdl.Buildable[Any]):
+    """A task that is put together where it runs.
+
+    Assigning attributes records overrides, however deep, and so do ``+=`` and the like:
+    ``task.model.width = 8``, ``task.steps *= 2``. `resolve` imports the target and applies them.
+
+    Args:
+        target: a function; its dotted name; an attribute of a lazy module; a ``.py`` script with
+            words for it; or a command line such as ``nemo group fit steps=3``. Words with ``=``
+            become overrides.
+        factory: makes the task to start from: a function, or a factory expression.
+        yaml: overrides from a file, a YAML text or an OmegaConf config.
+        overwrites: overrides as they would be written on a command line.
+
+    Raises:
+        ConfigError: an override or the command line is not of the right form.
+        FileNotFoundError: there is no such script.
+    """
+
+    def __init__(
+        self,
+        target: Callable[..., Any] | str,
+        factory: Callable[..., Any] | str | None = None,
+        yaml: str | DictConfig | Path | None = None,
+        overwrites: list[str] | None = None,
+    ):
+        words: list[str] = []
+        named: Callable[..., Any] | str = target
+        if isinstance(target, LazyModule):
+            named = LazyTarget(target.name)
+        elif isinstance(target, str):
+            named, words = _from_command_line(target)
+        command = _Command.parse(words)
+        changes, file_factory = from_config(yaml if yaml is not None else command.yaml)
+        for word in (*command.overrides, *(overwrites or ())):
+            changes += from_word(word)
+        super().__init__(
+            _lazy,
+            _target_=named,
+            _factory_=factory or command.factory or file_factory,
+            _args_=Changes(changes),
+        )
+
+    @property
+    def is_lazy(self) -> bool:
+        """True: this is to be resolved before anything else is done with it."""
+        return True
+
+    def resolve(self, ctx: Any = None) -> Partial[Any]:
+        """Import the target and return the task with all overrides applied.
+
+        Args:
+            ctx: the run context, for functions with a parameter of that name.
+
+        Raises:
+            ValueError: the function has a parameter ``ctx``, and none was given.
+            CLIException: an override does not fit.
+        """
+        target = self._target_
+        if isinstance(target, LazyTarget):
+            target = target.target
+        task = _started(target, self._factory_)
+        if "ctx" in parameters(target):
+            if ctx is None:
+                raise ConfigError(
+                    f"ctx is required for {getattr(target, '__qualname__', target)}, which has a "
+                    "parameter of that name. Resolve it with resolve(ctx=...)."
+                )
+            task.ctx = ctx
+        return cast("Partial[Any]", apply_overrides(task, map(as_override, self._recorded())))
+
+    def clone(self) -> Self:
+        """Return an independent copy."""
+        return type(self).__unflatten__(*self.__flatten__())
+
+    def _recorded(self) -> list[Change]:
+        # Earlier releases kept the file's _factory_ among the changes as well.
+        return [change for change in self._args_ if change[0] != "_factory_"]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OWN:
+            return self.__arguments__[name]
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return Recorder(self._args_, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _OWN:
+            self.__arguments__[name] = Changes(value) if name == "_args_" else value
+        else:
+            record(self._args_, name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted((*_OWN, "clone", "is_lazy", "resolve"))
+
+    def __build__(self, *args: Any, **kwargs: Any) -> Any:
+        # The guard of fdl.build is up by now, so its other half is called directly.
+        return daglish.MemoizedTraversal.run(_build, self.resolve())
+
+    @classmethod
+    def __unflatten__(cls, values: Any, metadata: Any) -> Self:
+        target, factory, changes = values
+        made = cls.__new__(cls)
+        fdl.Buildable.__init__(
+            made, _lazy, _target_=target, _factory_=factory, _args_=Changes(changes)
+        )
+        return made
+
+
+def _build(value: Any, state: daglish.State) -> Any:
+    if not isinstance(value, fdl.Buildable):
+        return state.map_children(value)
+    inside = state.flattened_map_children(value)
+    arguments = inside.metadata.arguments(inside.values)
+    return building.call_buildable(value, arguments, current_path=state.current_path)
+
+
+def _started(target: Callable[..., Any], factory: Any) -> Any:
+    if factory is None:
+        return Partial(target)
+    if isinstance(factory, LazyModule):
+        factory = locate(factory.name)
+    made = own(factory()) if callable(factory) else parse_factory(target, "", target, factory)
+    if not isinstance(made, fdl.Buildable):
+        raise ConfigError(f"Factory {factory!r} returned {made!r}, which is no task.")
+    return made
+
+
+def _from_command_line(text: str) -> tuple[LazyTarget, list[str]]:
+    """Return the target that a command line names, and the words for it."""
+    try:
+        words = shlex.split(text)
+    except ValueError as err:
+        raise ConfigError(f"{text!r} is not a command line: {err}.") from err
+    if len(words) > 1 and Path(words[0]).name in _INTERPRETERS:
+        words = words[1:]
+    if not words:
+        raise ConfigError("A lazy entrypoint needs a target, such as package.module.function.")
+    if words[0].endswith(".py"):
+        script = Path(words[0])
+        if not script.is_file():
+            raise FileNotFoundError(f"Script {words[0]!r} not found.")
+        return LazyTarget(words[0], script.read_text(encoding="utf-8")), words[1:]
+    if words[0] in _PROGRAMS:
+        words = words[1:]
+    names = [word for word in words if not word.startswith("-") and "=" not in word]
+    count = next((i for i, word in enumerate(words) if word not in names), len(words))
+    return LazyTarget(" ".join(words[:count])), words[count:]
+
+
+@dataclass
+class _Command:
+    """Options and overrides of a command line."""
+
+    overrides: list[str]
+    factory: str | None = None
+    yaml: str | None = None
+
+    @classmethod
+    def parse(cls, words: Sequence[str]) -> _Command:
+        command = cls([])
+        options = {"--factory": "factory", "-f": "factory", "--yaml": "yaml"}
+        left = iter(words)
+        for word in left:
+            name, equals, value = word.partition("=")
+            if name in options:
+                given = value if equals else next(left, None)
+                if given is None:
+                    raise ConfigError(f"{word} needs a value.")
+                setattr(command, options[name], given)
+            elif word.startswith("-"):
+                raise ConfigError(f"A lazy entrypoint takes no option {word}. It takes --factory.")
+            else:
+                command.overrides.append(word)
+        return command
+
+
+fiddle_json.register_node_traverser(
+    LazyEntrypoint,
+    flatten_fn=lambda lazy: ((lazy._target_, lazy._factory_, list(lazy._args_)), None),
+    unflatten_fn=LazyEntrypoint.__unflatten__,
+    path_elements_fn=lambda _: tuple(map(daglish.Attr, ("_target_", "_factory_", "_args_"))),
+)
+fiddle_json.register_node_traverser(
+    LazyTarget,
+    flatten_fn=lambda target: ((target.import_path, target.script), None),
+    unflatten_fn=lambda values, _: LazyTarget(*values),
+    path_elements_fn=lambda _: (daglish.Attr("import_path"), daglish.Attr("script")),
+)

@@ -1,0 +1,85 @@
+"""Names of the public API that later pieces bring.
+
+One table for all suites. A test of a name in it is expected to fail, strictly: a name that arrives
+makes the suite fail until it is taken off the list. A module in the table stands for all its names.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+_DOCKER = "the Docker executor"
+_SLURM = "the Slurm executor"
+_SKYPILOT = "the SkyPilot executors"
+_DGX_CLOUD = "the DGX Cloud executor"
+_LEPTON = "the Lepton executor"
+_KUBEFLOW = "the Kubeflow executor"
+_PACKAGERS = "the packagers for git, patterns and mixtures"
+_TUNNELS = "the tunnels"
+_DEVSPACE = "the devspaces"
+_COMMAND_LINE = "the command line application"
+
+TO_COME: dict[str, str] = {
+    "nemo_run.DockerExecutor": _DOCKER,
+    "torchx.schedulers.docker_persistent": _DOCKER,
+    "nemo_run.SlurmExecutor": _SLURM,
+    "nemo_run.SlurmRay": _SLURM,
+    "nemo_run.SlurmTemplate": _SLURM,
+    "torchx.schedulers.slurm_tunnel": _SLURM,
+    "nemo_run.SkypilotExecutor": _SKYPILOT,
+    "nemo_run.SkypilotJobsExecutor": _SKYPILOT,
+    "nemo_run.core.execution.skypilot": _SKYPILOT,
+    "nemo_run.run.torchx_backend.schedulers.skypilot": _SKYPILOT,
+    "torchx.schedulers.skypilot": _SKYPILOT,
+    "torchx.schedulers.skypilot_jobs": _SKYPILOT,
+    "nemo_run.DGXCloudExecutor": _DGX_CLOUD,
+    "nemo_run.run.torchx_backend.schedulers.dgxcloud": _DGX_CLOUD,
+    "torchx.schedulers.dgx_cloud": _DGX_CLOUD,
+    "nemo_run.LeptonExecutor": _LEPTON,
+    "nemo_run.run.torchx_backend.schedulers.lepton": _LEPTON,
+    "torchx.schedulers.lepton": _LEPTON,
+    "nemo_run.KubeflowExecutor": _KUBEFLOW,
+    "torchx.schedulers.kubeflow": _KUBEFLOW,
+    "nemo_run.GitArchivePackager": _PACKAGERS,
+    "nemo_run.PatternPackager": _PACKAGERS,
+    "nemo_run.HybridPackager": _PACKAGERS,
+    "nemo_run.LocalTunnel": _TUNNELS,
+    "nemo_run.SSHTunnel": _TUNNELS,
+    "nemo_run.core.tunnel": _TUNNELS,
+    "nemo_run.DevSpace": _DEVSPACE,
+    "nemo_run.devspace": _DEVSPACE,
+    "nemo_run.cli.devspace": _DEVSPACE,
+    "nemo_run.cli.create_cli": _COMMAND_LINE,
+    "nemo_run.cli.main": _COMMAND_LINE,
+    "nemo_run.cli.RunContext": _COMMAND_LINE,
+    "nemo_run.cli.experiment": _COMMAND_LINE,
+    "nemo_run.cli.api.EntrypointCommand": _COMMAND_LINE,
+    "nemo_run.cli.api.GeneralCommand": _COMMAND_LINE,
+    "nemo_run.cli.api.CommandDefaults": _COMMAND_LINE,
+    "nemo_run.cli.api.RunContextError": _COMMAND_LINE,
+    "nemo_run.cli.api.InvalidOptionError": _COMMAND_LINE,
+    "nemo_run.cli.api.MissingRequiredOptionError": _COMMAND_LINE,
+    "nemo_run.cli.api.add_global_options": _COMMAND_LINE,
+    "nemo_run.cli.api.configure_logging": _COMMAND_LINE,
+    "nemo_run.cli.api.EXECUTOR_CLASSES": _COMMAND_LINE,
+    "nemo_run.cli.api.PLUGIN_CLASSES": _COMMAND_LINE,
+    "nemo_run.cli.api.NEMORUN_SKIP_CONFIRMATION": _COMMAND_LINE,
+    "nemo_run.cli.api.NEMORUN_PRETTY_EXCEPTIONS": _COMMAND_LINE,
+    "nemo_run.__main__": _COMMAND_LINE,
+    "console_scripts.nemorun": _COMMAND_LINE,
+    "console_scripts.nemo": _COMMAND_LINE,
+}
+"""Dotted name → the piece that brings it."""
+
+
+def piece_for(name: str) -> str | None:
+    """The piece that brings ``name`` or a module it is in; None if it is due now."""
+    parts = name.split(".")
+    prefixes = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+    return next((TO_COME[prefix] for prefix in prefixes if prefix in TO_COME), None)
+
+
+def waits_for(name: str) -> pytest.MarkDecorator:
+    """Mark a test that cannot pass before ``name`` is there."""
+    piece = piece_for(name)
+    return pytest.mark.xfail(piece is not None, reason=f"comes with {piece}", strict=True)
