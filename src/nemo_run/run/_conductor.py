@@ -60,8 +60,11 @@ class Conductor:
         self._positions = {job.id: index for index, job in enumerate(jobs)}
         self._launched_at = time.monotonic()
         self.launch_errors: list[NemoRunError] = []
-        self.states = [self._from_job(job) for job in jobs]
-        self.refresh()
+        self.states = [
+            directory.read_state(index) or self._from_job(job) for index, job in enumerate(jobs)
+        ]
+        for index in range(len(jobs)):
+            self._tell_job(index)
 
     @staticmethod
     def _from_job(job: Job | JobGroup) -> JobState:

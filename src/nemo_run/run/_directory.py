@@ -80,8 +80,9 @@ class JobState:
     @property
     def exit_code(self) -> int | None:
         """Of the first member that failed, else of any that is known."""
-        codes = [m.exit_code for m in self.members if m.exit_code is not None]
-        return next((code for code in codes if code), codes[0] if codes else None)
+        known = [m for m in self.members if m.exit_code is not None]
+        known.sort(key=lambda member: member.state is not AppState.FAILED)
+        return known[0].exit_code if known else None
 
     @property
     def duration_s(self) -> float | None:
@@ -123,12 +124,15 @@ class ExperimentDirectory:
         """Delete the directory and everything in it; it may be gone already."""
         shutil.rmtree(self.path, ignore_errors=True)
 
-    def write(self, name: str, text: str, *, mode: int = 0o644) -> None:
-        """Replace a file as a whole, so that nobody sees half of it."""
+    def write(self, name: str, text: str) -> None:
+        """Replace a file as a whole, so that nobody sees half of it.
+
+        Only the owner can read it: stored executors and plans hold environments.
+        """
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            write_whole(path, text.encode("utf-8", "surrogateescape"), mode=mode)
+            write_whole(path, text.encode("utf-8", "surrogateescape"))
         except OSError as err:
             raise RecordError(
                 f"Cannot write {str(path)!r}: {err.strerror}. What was written before is kept.",
@@ -191,9 +195,9 @@ class ExperimentDirectory:
         return JobState(members)
 
     def write_plan(self, index: int, apps: Sequence[AppDef]) -> None:
-        """Keep the applications of a job; they hold its environment, so for the owner only."""
+        """Keep the applications of a job, and the directory they start in."""
         plan = {"cwd": str(Path.cwd()), "apps": [_app_to_json(app) for app in apps]}
-        self.write(f"{PLAN}/{index}.json", json.dumps(plan), mode=0o600)
+        self.write(f"{PLAN}/{index}.json", json.dumps(plan))
 
     def read_plan(self, index: int) -> tuple[str, list[AppDef]] | None:
         """Return the directory to start a job in and its applications; None where none are kept."""

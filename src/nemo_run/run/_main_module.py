@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
+
+from nemo_run.core.serialization._envelope import unseal
+from nemo_run.exceptions import ConfigError
 
 EXTERNAL_MAIN = "__external_main__"
 
@@ -21,10 +25,36 @@ def main_source() -> str:
         return ""
 
 
+class LaunchedWhileLoadingError(ConfigError):
+    """The saved script came to the point where it launches, which it did already."""
+
+
+def names_main(text: str) -> bool:
+    """Tell whether a stored task names something in the launching script."""
+    return '"module": "__main__"' in json.dumps(unseal(text))
+
+
+def check_not_loading() -> None:
+    """Stop a saved script that is being loaded from launching again what it launched.
+
+    Raises:
+        LaunchedWhileLoadingError: that is what is going on.
+    """
+    if _loading:
+        raise LaunchedWhileLoadingError(
+            "This script is being loaded to find its functions, and would launch again. "
+            'Put what launches under `if __name__ == "__main__":`.'
+        )
+
+
+_loading: list[str] = []
+
+
 def merge_saved_main(exp_dir: Path, *, replace: bool = False) -> None:
     """Execute the saved script, once, and add its public names to the running main module.
 
-    What stands under ``if __name__ == "__main__"`` does not run. With ``replace``, names that
+    What stands under ``if __name__ == "__main__"`` does not run, and nothing after the first
+    experiment that is run without that guard. With ``replace``, names that
     the main module has already get the saved script's meaning.
     """
     path = exp_dir / "__main__.py"
@@ -35,11 +65,16 @@ def merge_saved_main(exp_dir: Path, *, replace: bool = False) -> None:
         return
     module = importlib.util.module_from_spec(spec)
     sys.modules[EXTERNAL_MAIN] = module
+    _loading.append(str(path))
     try:
         spec.loader.exec_module(module)
+    except LaunchedWhileLoadingError:
+        pass  # what is defined above that point is there
     except BaseException:
         del sys.modules[EXTERNAL_MAIN]
         raise
+    finally:
+        _loading.clear()
     main = sys.modules["__main__"]
     for name, value in vars(module).items():
         if not name.startswith("_") and (replace or not hasattr(main, name)):

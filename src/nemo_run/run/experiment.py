@@ -34,7 +34,12 @@ from nemo_run.package_info import __version__
 from nemo_run.run import _conductor, _directory, _display, _order, _outcome
 from nemo_run.run._direct import is_direct, only_single_jobs, run_directly
 from nemo_run.run._directory import ExperimentDirectory, JobState
-from nemo_run.run._main_module import main_source, merge_saved_main
+from nemo_run.run._main_module import (
+    check_not_loading,
+    main_source,
+    merge_saved_main,
+    names_main,
+)
 from nemo_run.run._names import checked, directory_for_title
 from nemo_run.run._stored import read_experiment
 from nemo_run.run._tailing import LogTail
@@ -187,7 +192,7 @@ class Experiment(ConfigurableMixin):
         """
         for job in self._jobs:
             stored = job.tasks if isinstance(job, JobGroup) else job.task
-            if isinstance(stored, str) and self._main_from is not None:
+            if isinstance(stored, str) and self._main_from is not None and names_main(stored):
                 merge_saved_main(self._main_from)
             if isinstance(job, JobGroup):
                 job.tasks = [decoded(task) for task in job.task_list()]
@@ -213,8 +218,8 @@ class Experiment(ConfigurableMixin):
 
     def add(
         self,
-        task: Partial[Any] | Script | list[Partial[Any] | Script],
-        executor: Executor | list[Executor] | None = None,
+        task: Partial[Any] | Script | Sequence[Partial[Any] | Script],
+        executor: Executor | Sequence[Executor] | None = None,
         name: str = "",
         plugins: list[ExperimentPlugin] | None = None,
         tail_logs: bool = False,
@@ -235,9 +240,10 @@ class Experiment(ConfigurableMixin):
             raise ConfigError(f"run_if is one of {', '.join(_order.RUN_IF)}, not {run_if!r}.")
         dependencies = list(dependencies or [])
         _order.waves({**{job.id: [] for job in self._jobs}, "<new>": dependencies})
-        tasks = task if isinstance(task, list) else [task]
-        given = executor if isinstance(executor, list) else [executor or self.executor]
-        if isinstance(task, list) and not (task and name):
+        is_group = isinstance(task, Sequence)
+        tasks: Sequence[Partial[Any] | Script] = task if isinstance(task, Sequence) else [task]
+        given = executor if isinstance(executor, Sequence) else [executor or self.executor]
+        if is_group and not (tasks and name):
             raise ConfigError("A group of tasks needs tasks and a name.")
         if len(given) not in (1, len(tasks)):
             raise ConfigError(f"{len(given)} executors do not fit {len(tasks)} tasks.")
@@ -256,7 +262,7 @@ class Experiment(ConfigurableMixin):
             "name": name,
             "run_if": run_if,
         }
-        if isinstance(task, list):
+        if is_group:
             executors = own if len(own) > 1 else own[0]
             self._jobs.append(JobGroup(tasks=copies, executors=executors, **shared))
         else:
@@ -294,18 +300,12 @@ class Experiment(ConfigurableMixin):
         """Plan everything and print what would be submitted; nothing leaves this machine."""
         self._prepare(exist_ok=exist_ok)
         try:
-            for index, job in enumerate(self._jobs):
-                kind = "Task Group" if isinstance(job, JobGroup) else "Task"
-                plan = self._directory.read_plan(index)
-                _, apps = plan or ("", [])
-                infos = [
-                    self._runner.dryrun(app, get_executor_str(executor), executor)
-                    for app, executor in zip(apps, job.executors_in_order, strict=True)
-                ]
+            for job, requests in self._plan():
                 if log:
+                    kind = "Task Group" if isinstance(job, JobGroup) else "Task"
                     _display.rule(self.console, f"[DRYRUN] {kind} {job.id}")
-                    for info in infos:
-                        self.console.print(str(info), markup=False, highlight=False)
+                    for request in requests:
+                        self.console.print(str(request), markup=False, highlight=False)
         finally:
             if delete_exp_dir:
                 self._directory.remove()
@@ -332,6 +332,7 @@ class Experiment(ConfigurableMixin):
             SubmitError: a backend did not accept a job.
         """
         self._check_entered("Experiments are run")
+        check_not_loading()
         if self._launched or self._reconstruct:
             self.console.print(
                 "This experiment was run already. Use reset() to run it again.", style="bold"
@@ -353,6 +354,7 @@ class Experiment(ConfigurableMixin):
             self._check_can_detach()
         if not int(os.environ.get("SLURM_PROCID") or 0):
             self._prepare()
+            self._check_plan()
         self._launched, self._detached = True, detach
         self._directory.write(_directory.TUNNELS, "{}")
         needs_conductor = len(waves) > 1 or any(isinstance(job, JobGroup) for job in self._jobs)
@@ -573,6 +575,27 @@ class Experiment(ConfigurableMixin):
         for index, job in enumerate(self._jobs):
             directory.write_plan(index, job.prepare(self.serialize_metadata_for_scripts))
         self._save_tasks()
+
+    def _plan(self) -> Iterator[tuple[Job | JobGroup, list[Any]]]:
+        """Yield each job with the requests that would be submitted for it."""
+        for index, job in enumerate(self._jobs):
+            _, apps = self._directory.read_plan(index) or ("", [])
+            yield (
+                job,
+                [
+                    self._runner.dryrun(app, get_executor_str(executor), executor)
+                    for app, executor in zip(apps, job.executors_in_order, strict=True)
+                ],
+            )
+
+    def _check_plan(self) -> None:
+        """Find what is wrong with any job before the first is submitted."""
+        try:
+            for _ in self._plan():
+                pass
+        except ConfigError:
+            self._directory.remove()
+            raise
 
     def _main_source(self) -> str:
         if self._main_from is not None:

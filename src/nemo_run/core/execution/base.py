@@ -198,11 +198,15 @@ class Executor(ConfigurableMixin):
         return False
 
     def package_configs(self, *cfgs: tuple[str, str]) -> list[str]:
-        """Write each ``(name, content)`` below the job directory; return the paths the job sees."""
+        """Write each ``(name, content)`` below the job directory; return the paths the job sees.
+
+        Only the owner can read them: they may hold an environment.
+        """
         paths = []
         for name, content in cfgs:
             path = Path(self.job_dir) / "configs" / name
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)
             path.write_text(content)
             paths.append(str(path))
         return paths

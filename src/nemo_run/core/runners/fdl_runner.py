@@ -71,23 +71,15 @@ def _path(config: str) -> Path | None:
 
 def _find_main(config: str, text: str) -> None:
     """Load the saved launching script where the task names something in it."""
-    path = _path(config)
-    if path is None or not _names_main(text):
-        return
-    from nemo_run.run._main_module import merge_saved_main
+    from nemo_run.run._main_module import merge_saved_main, names_main
 
+    path = _path(config)
+    if path is None or not names_main(text):
+        return
     try:
         merge_saved_main(path.resolve().parents[2], replace=True)
     except Exception:  # the task may not need what failed
         log.warning("the saved launching script could not be loaded", exc_info=True)
-
-
-def _names_main(text: str) -> bool:
-    import json
-
-    from nemo_run.core.serialization._envelope import unseal
-
-    return '"module": "__main__"' in json.dumps(unseal(text))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from torchx.specs import AppDef, Role, resource
 
+from nemo_run._credentials import mask_environment
 from nemo_run.config import SCRIPTS_DIR, USE_WITH_RAY_CLUSTER_KEY, Partial, Script
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.launcher import FaultTolerance, Launcher, Torchrun
@@ -232,7 +233,9 @@ def _application(
 def _write_copies(name: str, task: Partial[Any] | Script | str, executor: Executor) -> None:
     """Write YAML copies for people beside the files that count; not having them is no failure."""
     copies = []
-    for what, value in (("executor", executor), ("config", task)):
+    shown = executor.clone()
+    shown.env_vars = mask_environment(shown.env_vars)
+    for what, value in (("executor", shown), ("config", task)):
         if isinstance(value, str):
             continue  # stored, and not to be read before it runs
         try:

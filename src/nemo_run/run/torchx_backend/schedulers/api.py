@@ -31,6 +31,20 @@ from nemo_run.exceptions import (
     UnsupportedError,
 )
 
+__all__ = [
+    "CWD",
+    "EXECUTOR_MAPPING",
+    "REVERSE_EXECUTOR_MAPPING",
+    "TAG",
+    "JobRecord",
+    "JobRef",
+    "JobStatus",
+    "LogQuery",
+    "PlannedRun",
+    "SchedulerMixin",
+    "get_executor_str",
+]
+
 log = logging.getLogger(__name__)
 
 ExecutorT = TypeVar("ExecutorT", bound=Executor)
@@ -194,6 +208,11 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
                 f"{type(cfg).__name__} runs one task in a job, not {len(app.roles)}. "
                 "Add the tasks one by one."
             )
+        if cfg.retries and not cfg.CAPABILITIES.retries:
+            raise UnsupportedError(
+                f"{type(cfg).__name__} does not start failed jobs again, but retries={cfg.retries} "
+                "was asked for. Set it to 0."
+            )
         planned = copy.copy(app)
         planned.metadata = {TAG: new_tag(), **app.metadata}
         planned.roles = [_with_macros(role, cfg) for role in app.roles]
@@ -345,7 +364,7 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
                 until=until,
             ),
         )
-        lines = (line for block in text for line in block.splitlines(keepends=True))
+        lines = (line for block in text for line in _split_lines(block))
         return filter(matches, lines) if matches else lines
 
     def log_text(self, app_id: str, query: LogQuery) -> Iterator[str]:
@@ -367,7 +386,7 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
         """Return the last lines of a log as it is now."""
         kept: deque[str] = deque(maxlen=lines)
         for block in self.log_text(app_id, replace(query, follow=False, last_only=True)):
-            kept.extend(block.splitlines(keepends=True)[-lines:])
+            kept.extend(_split_lines(block)[-lines:])
         return kept
 
     def list(self) -> list[ListAppResponse]:
@@ -453,6 +472,12 @@ def _recorded(record: JobRecord) -> JobStatus:
         started_at=record.extra.get("started_at"),
         ended_at=record.ended_at,
     )
+
+
+def _split_lines(text: str) -> list[str]:
+    # Unlike str.splitlines: a carriage return, say of a progress bar, does not end a line.
+    *whole, rest = text.split("\n")
+    return [line + "\n" for line in whole] + ([rest] if rest else [])
 
 
 def _matcher(regex: str | None) -> Any:

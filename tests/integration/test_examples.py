@@ -1,0 +1,139 @@
+"""The programs in examples/ do what they say, each in a process of its own."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+# The lines that a reader of the example waits for, as patterns, in order.
+SHOWN: dict[str, tuple[str, ...]] = {
+    "dependencies": (
+        r"prepare +SUCCEEDED +0",
+        r"left +SUCCEEDED +0",
+        r"right +FAILED +3",
+        r"join +CANCELLED +None not started: right FAILED",
+        r"alarm +SUCCEEDED +0",
+        r"as an exception: Job right FAILED with exit code 3",
+    ),
+    "group": (r"the group: FAILED",),
+    "plugin": (r"2 steps, SMOKE_TEST=1", r"the task itself still has 1000 steps"),
+    "reset": (r"reset_\d+\nfit/0 rate is 0\.1\nreset_\d+\nfit/0 rate is 0\.5",),
+}
+
+
+@pytest.fixture(autouse=True)
+def own_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
+def run_example(name: str, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(EXAMPLES / f"{name}.py"), *args],
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=100,
+    )
+
+
+def test_every_example_is_tested() -> None:
+    tested = {*SHOWN, "configuration", "detach", "quickstart", "scripts"}
+
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == tested
+
+
+def test_configuration_runs_the_task_and_its_changed_copy() -> None:
+    done = run_example("configuration")
+
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines() == [
+        "changed: True",
+        "10 steps on Model(width=128, layers=8) with Optimizer(rate=0.1, momentum=0.5)",
+        "10 steps on Model(width=8, layers=8) with Optimizer(rate=0.5, momentum=0.5)",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(SHOWN))
+def test_an_example_shows_what_it_is_about(name: str) -> None:
+    done = run_example(name)
+
+    assert done.returncode == 0, done.stdout
+    position = 0
+    for pattern in SHOWN[name]:
+        found = re.compile(pattern).search(done.stdout, position)
+        assert found, f"no {pattern!r} in\n{done.stdout}"
+        position = found.end()
+
+
+@pytest.mark.slow
+def test_scripts_of_every_kind_print_their_lines() -> None:
+    done = run_example("scripts")
+
+    assert done.returncode == 0, done.stdout
+    for line in (
+        "greet/0 hello, a name with  blanks; and $dollars, from a script\n",
+        "python/0 45\n",
+        "module/0 usage: ",
+        "command/0 one\ncommand/0 two\n",
+        "file/0 the file ran as ",
+    ):
+        assert line in done.stdout
+
+
+@pytest.mark.slow
+def test_quickstart_trains_and_picks_a_network_that_has_learnt() -> None:
+    done = run_example("quickstart")
+
+    assert done.returncode == 0, done.stdout
+    best = re.search(r"best: learning rate (\S+) with (\S+)% on held-out data", done.stdout)
+    assert best, done.stdout
+    assert float(best[2]) > 95
+    kept = re.search(r"The best network is in (\S+)", done.stdout)
+    assert kept
+    assert Path(kept[1]).is_file()
+
+
+@pytest.mark.slow
+def test_quickstart_ends_badly_when_a_task_does(tmp_path: Path) -> None:
+    broken = (EXAMPLES / "quickstart.py").read_text().replace("rng.shuffle(data)", "data[9999]")
+    script = tmp_path / "quickstart.py"
+    script.write_text(broken)
+
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=100
+    )
+
+    assert done.returncode == 1
+    assert "quickstart: Job train-lr-" in done.stderr
+    assert "IndexError" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_detached_experiment_ends_while_nobody_looks_and_is_found_again() -> None:
+    started = run_example("detach", "start", "2")
+    assert started.returncode == 0, started.stdout
+    assert "SUCCEEDED" not in started.stdout
+
+    back = run_example("detach", "back")
+
+    assert back.returncode == 0, back.stdout
+    assert back.stdout.count("- Status: SUCCEEDED") == 2
+    assert "second/0 second 1" in back.stdout
+
+
+@pytest.mark.slow
+def test_a_detached_experiment_can_be_stopped_by_another_process() -> None:
+    run_example("detach", "start", "600")
+
+    stopped = run_example("detach", "stop")
+
+    assert stopped.returncode == 0, stopped.stdout
+    assert "RUNNING" not in stopped.stdout
+    assert "CANCELLED" in stopped.stdout
