@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from nemo_run import _replica, _supervisor
 from nemo_run._replica import ReplicaSpec, ReplicaStatus, SlotRequest
-from nemo_run.exceptions import BackendUnavailableError, ConfigError, SubmitError
+from nemo_run.exceptions import BackendUnavailableError, ConfigError, RecordError, SubmitError
 
 LONG = "exec sleep 60"
 
@@ -113,8 +113,8 @@ def make(tmp_path: Path) -> Iterator[Callable[[], Replica]]:
     for replica in made:
         try:
             _replica.stop(replica.directory, grace_s=0)
-        except BackendUnavailableError:
-            continue
+        except (BackendUnavailableError, RecordError):
+            continue  # made unreadable on purpose
 
 
 @pytest.fixture
@@ -209,13 +209,15 @@ def test_the_program_starts_with_default_signals_no_descriptors_and_its_own_sess
 
 def launch(replica: Replica, *argv: str, prelude: str = "", after: str = "") -> Any:
     """Start a replica from another process."""
-    spec = replica.spec(*argv)
-    code = (
-        f"{prelude}\nfrom pathlib import Path\nfrom nemo_run._replica import *\n"
-        f"from nemo_run._replica import start\n"
-        f"start(Path({str(replica.directory)!r}), {spec!r})\n{after}"
-    )
+    code = f"{prelude}\n{launch_code(replica, *argv)}\n{after}"
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+
+
+def launch_code(replica: Replica, *argv: str) -> str:
+    return (
+        "from pathlib import Path\nfrom nemo_run._replica import ReplicaSpec, start\n"
+        f"start(Path({str(replica.directory)!r}), {replica.spec(*argv)!r})"
+    )
 
 
 def test_the_task_outlives_a_launcher_that_is_killed(replica: Replica) -> None:
@@ -260,6 +262,7 @@ def test_pauses_double_up_to_the_cap() -> None:
 def test_between_attempts_it_is_pending_and_says_why(replica: Replica) -> None:
     replica.sh("exit 3", retries=1, backoff_s=60)
     replica.pending("attempt 1 ended with exit code 3; the next one starts in")
+    assert (replica.status.attempt, replica.status.exit_code, replica.status.pid) == (1, 3, None)
 
 
 def test_a_program_that_cannot_be_executed_fails_like_in_a_shell(replica: Replica) -> None:
@@ -420,7 +423,7 @@ def test_cancelling_ends_workers_that_made_sessions_of_their_own(replica: Replic
     eventually(lambda: "up" in replica.log())
     mark = next(line for line in open_status(replica) if line.startswith("token ")).split()[1]
     _replica.stop(replica.directory, grace_s=0.3)
-    assert not _supervisor.processes_of(_supervisor.Process(1, ""), mark, trust_group=False)[0]
+    assert not _supervisor.processes_of(_supervisor.Process(1, ""), mark)[0]
 
 
 def open_status(replica: Replica) -> list[str]:
@@ -466,6 +469,23 @@ def test_cancelling_again_and_cancelling_what_has_ended_change_nothing(replica: 
     assert replica.status == ended
 
 
+def test_cancelling_what_was_lost_does_not_make_it_cancelled(replica: Replica) -> None:
+    pid = replica.sh(LONG).running().pid
+    replica.kill_supervisor()
+    replica.kill_keeper()
+    os.kill(pid or 0, signal.SIGKILL)
+    eventually(lambda: replica.status.state == "failed")
+    _replica.stop(replica.directory)
+    assert (replica.status.state, replica.status.unattended) == ("failed", False)
+
+
+def test_a_replica_can_be_cancelled_the_moment_it_is_started(make: Callable[[], Replica]) -> None:
+    for _ in range(5):
+        replica = make().sh(LONG)
+        _replica.stop(replica.directory)
+        assert (replica.status.state, replica.status.unattended) == ("cancelled", False)
+
+
 def test_cancelled_during_the_pause_it_never_starts_again(replica: Replica) -> None:
     replica.sh("echo ran; exit 3", retries=1, backoff_s=60)
     replica.pending("attempt 1")
@@ -490,6 +510,15 @@ def test_ending_the_supervisor_with_term_cancels_the_replica(replica: Replica) -
     assert status is not None
     status.supervisor.send(signal.SIGTERM)
     assert replica.end().state == "cancelled"
+
+
+def test_a_replica_that_a_task_started_is_a_replica_of_its_own(make: Callable[[], Replica]) -> None:
+    outer, inner = make(), make()
+    code = launch_code(inner, "sh", "-c", LONG) + "\nimport time; time.sleep(60)"
+    outer.start(sys.executable, "-c", code, env=dict(os.environ))
+    inner.running()
+    _replica.stop(outer.directory)
+    assert inner.running().unattended is False
 
 
 @pytest.mark.parametrize("dead", ["supervisor", "keeper", "both"])
@@ -553,6 +582,28 @@ def test_when_both_are_killed_the_end_is_known_but_not_the_exit_code(replica: Re
     status = replica.end()
     assert (status.state, status.exit_code, status.attempt) == ("failed", None, 1)
     assert "without an exit code" in status.message
+
+
+def test_what_is_left_of_the_group_when_all_three_are_killed_is_found_and_ended(
+    replica: Replica,
+) -> None:
+    pid = replica.sh("sleep 60 & echo $!; wait").running().pid
+    child = int(eventually(replica.log))
+    replica.kill_supervisor()
+    replica.kill_keeper()
+    os.kill(pid or 0, signal.SIGKILL)
+    eventually(lambda: not lives(pid or 0))
+    assert replica.status.state == "running"
+    assert _replica.adopt(replica.directory)
+    assert "without an exit code" in replica.end().message
+    assert not lives(child)
+
+
+def test_a_state_that_cannot_be_read_is_an_error_with_its_path(replica: Replica) -> None:
+    replica.sh("exit 0").end()
+    (replica.directory / ".replica" / "status").write_text("?")
+    with pytest.raises(RecordError, match=r"\.replica"):
+        print(replica.status)
 
 
 def test_a_new_supervisor_goes_on_with_the_retries(replica: Replica) -> None:
@@ -713,7 +764,7 @@ def test_a_disk_that_fills_up_costs_neither_exit_code_nor_state(
     replica = Replica(small_disk / "0")
     gate = small_disk / "gate"
     replica.sh(f"echo before; while ! test -e {gate}; do sleep 0.01; done; exit 9", cwd="/")
-    replica.running()
+    eventually(lambda: replica.running() and replica.log())
     fill(small_disk)
     if kill_the_supervisor:
         replica.kill_supervisor()
@@ -764,15 +815,14 @@ def test_the_task_sees_the_gpus_it_got(make: Callable[[], Replica], pool: str) -
         return make().sh(f"echo $CUDA_VISIBLE_DEVICES; {LONG}", slots=slots, slots_dir=pool)
 
     first, second = ask(1), ask(2)
-    first.running()
-    second.running()
+    eventually(first.log)
+    eventually(second.log)
     assert sorted((first.log() + second.log()).replace(",", "\n").split()) == ["2", "3", "5"]
     third = ask(3)
     third.pending("3 of gpu")
     _replica.stop(first.directory)
     third.pending("3 of gpu")
     _replica.stop(second.directory)
-    third.running()
     eventually(third.log)
     assert third.log() == "2,3,5\n"
 

@@ -311,8 +311,8 @@ def spawn(directory: ExperimentDirectory) -> None:
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
         ready = pipe.read(1)
+    process.wait()
     if not ready:
-        process.wait()
         said = (directory.path / LOG).read_text(errors="replace")[-2000:]
         raise BackendError(
             f"The process that should see {directory.path.name} through did not start. "
@@ -320,8 +320,6 @@ def spawn(directory: ExperimentDirectory) -> None:
             operation="detach",
             detail=said,
         )
-    # Not ours to wait for: it lives as long as the experiment.
-    process.returncode = 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -330,6 +328,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--ready-fd", type=int)
     options = parser.parse_args(arguments)
+    if options.ready_fd is not None and os.fork():
+        os._exit(0)  # so that whoever started us need not wait for us until we end
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
     from nemo_run.run._stored import load_job

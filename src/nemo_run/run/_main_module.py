@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 from nemo_run.core.serialization._envelope import unseal
+from nemo_run.core.serialization._format import EXTERNAL_MAIN
 from nemo_run.exceptions import ConfigError
-
-EXTERNAL_MAIN = "__external_main__"
 
 
 def main_source() -> str:

@@ -111,6 +111,8 @@ class Experiment(ConfigurableMixin):
         if _reconstruct and not (id and executor):
             raise ConfigError("An experiment can only be looked at with its id and executor.")
         directory_for_title(title)
+        if id and not _reconstruct:
+            checked(id, "id of an experiment")
         configure_logging(log_level)
         self._title = title
         self._id = id or f"{title}_{time.time_ns()}"
@@ -275,8 +277,10 @@ class Experiment(ConfigurableMixin):
 
     def _new_id(self, name: str) -> str:
         taken = {job.id for job in self._jobs}
-        name = checked(name, "name of a job")
-        return f"{name}_{len(self._jobs)}" if name in taken else name
+        new, number = checked(name, "name of a job"), len(self._jobs)
+        while new in taken:
+            new, number = f"{name}_{number}", number + 1
+        return new
 
     def _own_executor(self, executor: Executor, job_id: str, name: str) -> Executor:
         own = executor.clone()
@@ -344,17 +348,15 @@ class Experiment(ConfigurableMixin):
         for job in self._jobs:
             job.tail_logs = job.tail_logs or tail_logs
         if direct:
-            single = only_single_jobs(self._jobs)
-            self._prepare()
-            self._launched = self._direct = True
-            with self._conducting():
-                run_directly(single, self._conductor)
+            self._run_directly()
+            return
+        if not _is_first_rank():
+            self.console.print("The first process of this Slurm step launches; this one does not.")
             return
         if detach:
             self._check_can_detach()
-        if not int(os.environ.get("SLURM_PROCID") or 0):
-            self._prepare()
-            self._check_plan()
+        self._prepare()
+        self._check_plan()
         self._launched, self._detached = True, detach
         self._directory.write(_directory.TUNNELS, "{}")
         needs_conductor = len(waves) > 1 or any(isinstance(job, JobGroup) for job in self._jobs)
@@ -362,6 +364,17 @@ class Experiment(ConfigurableMixin):
             _conductor.spawn(self._directory)
             return
         self._conduct(until_ended=False)
+
+    def _run_directly(self) -> None:
+        single = only_single_jobs(self._jobs)
+        self._direct = True
+        if not _is_first_rank():
+            run_directly(single, self._conductor)  # writes nothing, see Conductor.writes
+            return
+        self._prepare()
+        self._launched = True
+        with self._conducting():
+            run_directly(single, self._conductor)
 
     def resume(self) -> None:
         """Go on with an experiment whose launcher was killed: start what was not, wait for all.
@@ -729,6 +742,11 @@ def default_name(task: Any) -> str:
         raise TypeError(f"Need a run.Partial or run.Script to run, got {task!r}.")
     target = getattr(task, "__fn_or_cls__", None)
     return get_type_namespace(target) if target is not None else type(task).__name__
+
+
+def _is_first_rank() -> bool:
+    """Tell whether this is the one process of a Slurm step that keeps the books."""
+    return not int(os.environ.get("SLURM_PROCID") or 0)
 
 
 def _check_travels(task: Any) -> None:

@@ -362,5 +362,5 @@ def _clean_up(executor: Executor, handles: Sequence[str], state: AppState) -> No
     for handle in handles:
         try:
             executor.cleanup(handle)
-        except BackendError as err:
+        except Exception as err:  # noqa: BLE001 - whatever an executor raises, the job has ended
             log.warning("%s: left behind at its backend: %s", handle, err)

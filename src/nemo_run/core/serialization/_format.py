@@ -29,3 +29,7 @@ BUILDABLES = {
 def pyref(module: str, name: str) -> dict[str, str]:
     """Return the node that names something importable."""
     return {"type": PYREF, "module": module, "name": name}
+
+
+EXTERNAL_MAIN = "__external_main__"
+"""The module that a saved launching script is loaded as; its names belong to ``__main__``."""

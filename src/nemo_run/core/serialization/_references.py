@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from nemo_run._fiddle import PyrefPolicy, PyrefPolicyError, moved_to
+from nemo_run.core.serialization import _format
 
 REFERABLE = (
     type,
@@ -28,8 +29,13 @@ def name_of(value: Any) -> tuple[str, str]:
         # The function's own name is that of the class that defined it, perhaps a parent.
         return value.__self__.__module__, f"{value.__self__.__qualname__}.{value.__name__}"
     module = value.__module__ or "builtins"
-    # Newer Pythons define the classes of pathlib in a private module that older ones lack.
-    return "pathlib" if module.startswith("pathlib.") else module, value.__qualname__
+    if module.startswith("pathlib."):
+        # Newer Pythons define its classes in a private module that older ones lack.
+        module = "pathlib"
+    elif module == _format.EXTERNAL_MAIN:
+        # A function of a saved launching script, which becomes the main module where it runs.
+        module = "__main__"
+    return module, value.__qualname__
 
 
 def load(module: str, name: str, policy: PyrefPolicy | None = None) -> Any:

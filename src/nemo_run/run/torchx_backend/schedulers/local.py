@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import pprint
@@ -21,7 +22,7 @@ from torchx.schedulers.local_scheduler import (
     PopenRequest,
     ReplicaParam,
 )
-from torchx.specs import AppDef, AppState, Role, macros
+from torchx.specs import AppDef, AppState, Role
 
 from nemo_run import _legacy, _replica
 from nemo_run._credentials import mask_environment
@@ -144,8 +145,7 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
         directories: dict[str, list[str]] = {}
         for role in app.roles:
             replicas = [
-                self._replica_param(role, k, app_id, log_dir, images)
-                for k in range(role.num_replicas)
+                self._replica_param(role, k, log_dir, images) for k in range(role.num_replicas)
             ]
             params[role.name] = replicas
             directories[role.name] = [
@@ -163,15 +163,10 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
         )
 
     def _replica_param(
-        self, role: Role, k: int, app_id: str, log_dir: Path, images: ImageProvider
+        self, role: Role, k: int, log_dir: Path, images: ImageProvider
     ) -> ReplicaParam:
-        values = macros.Values(
-            img_root=images.fetch_role(role),
-            app_id=app_id,
-            replica_id=str(k),
-            rank0_env="TORCHX_RANK0_HOST",
-        )
-        role = values.apply(role)
+        # torchx's own macros are not substituted: arguments arrive as they were given.
+        role = copy.deepcopy(role)
         directory = _replica_dir(log_dir, role.name, k)
         role.env = {
             "TORCHX_RANK0_HOST": "localhost",
@@ -183,7 +178,7 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
             # Script.to_command() quotes inline text for a shell; there is none here.
             role.args[1] = role.args[1][1:-1].replace('\\"', '"')
         param = images.get_replica_param(
-            values.img_root,
+            images.fetch_role(role),
             role,
             *(str(directory / name) for name in ("stdout.log", "stderr.log", "combined.log")),
         )
@@ -263,9 +258,11 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
                 _replica.stop(directory, grace_s=0)
 
     def _lines(self, ref: JobRef, query: LogQuery) -> Iterator[str]:
-        directory = _replica_dir(Path(ref.where["log_dir"]), query.role, query.replica)
         if _legacy.is_legacy(ref):
-            return _logfiles.read(Path(ref.where["log_dir"], query.role, str(query.replica)), query)
+            record = self._legacy_record(ref.native_id)
+            old = Path(record.log_dir if record else "", query.role, str(query.replica))
+            return _logfiles.read(old, query)
+        directory = _replica_dir(Path(ref.where["log_dir"]), query.role, query.replica)
 
         def ended() -> bool:
             return _attended(directory).is_final

@@ -1,0 +1,256 @@
+"""What the contract suite needs of a backend.
+
+A backend joins by a class like `LocalCluster` and its line in `BACKENDS`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Protocol
+
+from torchx.specs import AppDef, AppState, Role, is_terminal
+
+import nemo_run as run
+from nemo_run.core.execution.base import Executor
+from nemo_run.run.torchx_backend.packaging import package
+
+Task = str | Sequence[str]
+"""A shell script, or a program with its arguments."""
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class End:
+    """How a job ended, or how far it is."""
+
+    state: AppState
+    exit_code: int | None
+    message: str
+    restarts: int
+
+
+class Cluster(Protocol):
+    """A working backend, small enough to be started for one test.
+
+    ``scratch`` is a directory that the test and its jobs both see. ``outage`` makes the backend
+    unreachable while entered; it is None where that cannot happen.
+    """
+
+    name: str
+    scratch: Path
+    outage: Callable[[], AbstractContextManager[None]] | None
+
+    @property
+    def scheduler(self) -> Any: ...
+    def executor(self, **settings: Any) -> Executor: ...
+    def assigned(self, name: str, **settings: Any) -> Executor: ...
+    def app(
+        self,
+        task: Task,
+        *,
+        name: str = "job",
+        env: Mapping[str, str] | None = None,
+        executor: Executor,
+    ) -> AppDef: ...
+    def plan(self, task: Task, **settings: Any) -> Any: ...
+    def schedule(self, task: Task, **settings: Any) -> str: ...
+    def status(self, app_id: str) -> End | None: ...
+    def wait(self, app_id: str, timeout_s: float = 30) -> End: ...
+    def wait_for_line(self, app_id: str, line: str, timeout_s: float = 30) -> None: ...
+    def lines(self, app_id: str, **query: Any) -> list[str]: ...
+    def cancel(self, app_id: str) -> None: ...
+    def listed(self) -> dict[str, AppState]: ...
+    def in_new_process(self) -> Elsewhere: ...
+
+
+class SchedulerCluster:
+    """Everything but `executor`, by the scheduler that the executor names."""
+
+    name: str
+    outage: Callable[[], AbstractContextManager[None]] | None = None
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.scratch = root / "scratch"
+        self.scratch.mkdir(parents=True, exist_ok=True)
+
+    def executor(self, **settings: Any) -> Executor:
+        raise NotImplementedError
+
+    @property
+    def scheduler(self) -> Any:
+        """A new scheduler each time, as a new process would have it."""
+        (point,) = entry_points(group="torchx.schedulers", name=type(self.executor()).SCHEDULER)
+        return point.load()("nemo_run")
+
+    def assigned(self, name: str, **settings: Any) -> Executor:
+        """Return an executor that knows which job it belongs to."""
+        executor = self.executor(**settings)
+        directory = self.root / "experiments" / "contract"
+        executor.assign("contract_1", str(directory), name, name)
+        executor.create_job_dir()
+        return executor
+
+    def app(
+        self,
+        task: Task,
+        *,
+        name: str = "job",
+        env: Mapping[str, str] | None = None,
+        executor: Executor,
+    ) -> AppDef:
+        if isinstance(task, str):
+            script = run.Script(inline=task, env=dict(env or {}))
+            return package(name, script, executor, serialize_to_file=True)
+        program, *args = task
+        role = Role(
+            name=name,
+            image="",
+            entrypoint=program,
+            args=args,
+            env={**executor.env_vars, **(env or {})},
+            max_retries=executor.retries,
+        )
+        return AppDef(name=name, roles=[role])
+
+    def plan(
+        self,
+        task: Task,
+        *,
+        name: str = "job",
+        env: Mapping[str, str] | None = None,
+        **settings: Any,
+    ) -> Any:
+        executor = self.assigned(name, **settings)
+        app = self.app(task, name=name, env=env, executor=executor)
+        return self.scheduler.submit_dryrun(app, executor)
+
+    def schedule(self, task: Task, **settings: Any) -> str:
+        app_id: str = self.scheduler.schedule(self.plan(task, **settings))
+        return app_id
+
+    def schedule_many(self, task: Task, names: Sequence[str]) -> list[str]:
+        return [self.schedule(task, name=name) for name in names]
+
+    def schedule_in_processes(self, task: Task, names: Sequence[Sequence[str]]) -> list[str]:
+        """Schedule jobs in as many processes as there are lists of names, all at once."""
+        context = get_context("fork")
+        with context.Pool(len(names)) as pool:
+            parts = pool.starmap(self.schedule_many, [(task, part) for part in names], chunksize=1)
+        return [app_id for part in parts for app_id in part]
+
+    def status(self, app_id: str) -> End | None:
+        status = self.scheduler.status_of(app_id)
+        if status is None:
+            return None
+        return End(status.state, status.exit_code, status.message, status.restarts)
+
+    def wait(self, app_id: str, timeout_s: float = 30) -> End:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            status = self.status(app_id)
+            assert status is not None, f"{app_id} is not known"
+            if is_terminal(status.state):
+                return status
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{app_id} is {status.state.name} after {timeout_s} s")
+            time.sleep(0.02)
+
+    def wait_for_line(self, app_id: str, line: str, timeout_s: float = 30) -> None:
+        deadline = time.monotonic() + timeout_s
+        while line not in self.lines(app_id):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{app_id} does not say {line!r}")
+            time.sleep(0.02)
+
+    def lines(self, app_id: str, **query: Any) -> list[str]:
+        """Return the log lines of a job's only role; ``query`` as for ``log_iter``."""
+        (role,) = self.scheduler.describe(app_id).roles
+        return list(self.scheduler.log_iter(app_id, role.name, **query))
+
+    def cancel(self, app_id: str) -> None:
+        self.scheduler.cancel(app_id)
+
+    def listed(self) -> dict[str, AppState]:
+        return {entry.app_id: entry.state for entry in self.scheduler.list()}
+
+    def in_new_process(self) -> Elsewhere:
+        return Elsewhere(self.name, self.root)
+
+
+class LocalCluster(SchedulerCluster):
+    name = "local"
+
+    def executor(self, **settings: Any) -> Executor:
+        return run.LocalExecutor(**settings)
+
+
+BACKENDS: dict[str, Callable[[Path], SchedulerCluster]] = {"local": LocalCluster}
+
+
+class Elsewhere:
+    """The same backend, each call in a process of its own."""
+
+    def __init__(self, name: str, root: Path) -> None:
+        self.name = name
+        self.root = root
+
+    def call(self, verb: str, *args: Any, **kwargs: Any) -> Any:
+        request = json.dumps([self.name, str(self.root), verb, args, kwargs])
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.contract.backends", request],
+            cwd=ROOT,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+        return json.loads(done.stdout)
+
+    def schedule(self, task: Task, **settings: Any) -> str:
+        app_id: str = self.call("schedule", task, **settings)
+        return app_id
+
+    def wait(self, app_id: str) -> End:
+        state, exit_code, message, restarts = self.call("wait", app_id)
+        return End(AppState[state], exit_code, message, restarts)
+
+    def lines(self, app_id: str, **query: Any) -> list[str]:
+        lines: list[str] = self.call("lines", app_id, **query)
+        return lines
+
+    def cancel(self, app_id: str) -> None:
+        self.call("cancel", app_id)
+
+    def listed(self) -> dict[str, AppState]:
+        return {app_id: AppState[state] for app_id, state in self.call("listed").items()}
+
+
+def _plain(answer: Any) -> Any:
+    if isinstance(answer, End):
+        return [answer.state.name, answer.exit_code, answer.message, answer.restarts]
+    if isinstance(answer, dict):
+        return {app_id: state.name for app_id, state in answer.items()}
+    return answer
+
+
+def main(request: str) -> None:
+    name, root, verb, args, kwargs = json.loads(request)
+    answer = getattr(BACKENDS[name](Path(root)), verb)(*args, **kwargs)
+    print(json.dumps(_plain(answer)))
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(BrokenPipeError):
+        main(sys.argv[1])

@@ -1,0 +1,2 @@
+#!/usr/bin/bash
+echo bad; exit 3

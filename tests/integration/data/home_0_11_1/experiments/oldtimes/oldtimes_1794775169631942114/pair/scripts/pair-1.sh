@@ -1,0 +1,2 @@
+#!/usr/bin/bash
+echo right; sleep 1
