@@ -13,6 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.parsing_targets import Color, Model, Net, Optim, fit, note, untyped
+from tests.naming import stable_repr
 
 import nemo_run as run
 from nemo_run.cli import config
@@ -102,7 +103,7 @@ def test_what_is_written_can_be_read_back(format: str) -> None:
         run.Partial(untyped, 1, 2),
         run.Config(dict, a=1, b=run.Config(Net)),
     ],
-    ids=str,
+    ids=stable_repr,
 )
 def test_trees_come_back_as_they_were(value: Any, format: str) -> None:
     assert deserialize(serialize(value, format), format) == value

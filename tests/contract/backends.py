@@ -185,6 +185,16 @@ class SchedulerCluster:
     def listed(self) -> dict[str, AppState]:
         return {entry.app_id: entry.state for entry in self.scheduler.list()}
 
+    def seen(self, app_id: str) -> dict[str, Any]:
+        """Wait for a job and return all that can be found out about it, as plain values."""
+        end = self.wait(app_id)
+        return {
+            "state": end.state.name,
+            "exit_code": end.exit_code,
+            "lines": self.lines(app_id),
+            "listed": list(self.listed()),
+        }
+
     def in_new_process(self) -> Elsewhere:
         return Elsewhere(self.name, self.root)
 
@@ -222,33 +232,14 @@ class Elsewhere:
         app_id: str = self.call("schedule", task, **settings)
         return app_id
 
-    def wait(self, app_id: str) -> End:
-        state, exit_code, message, restarts = self.call("wait", app_id)
-        return End(AppState[state], exit_code, message, restarts)
-
-    def lines(self, app_id: str, **query: Any) -> list[str]:
-        lines: list[str] = self.call("lines", app_id, **query)
-        return lines
-
     def cancel(self, app_id: str) -> None:
         self.call("cancel", app_id)
-
-    def listed(self) -> dict[str, AppState]:
-        return {app_id: AppState[state] for app_id, state in self.call("listed").items()}
-
-
-def _plain(answer: Any) -> Any:
-    if isinstance(answer, End):
-        return [answer.state.name, answer.exit_code, answer.message, answer.restarts]
-    if isinstance(answer, dict):
-        return {app_id: state.name for app_id, state in answer.items()}
-    return answer
 
 
 def main(request: str) -> None:
     name, root, verb, args, kwargs = json.loads(request)
     answer = getattr(BACKENDS[name](Path(root)), verb)(*args, **kwargs)
-    print(json.dumps(_plain(answer)))
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":

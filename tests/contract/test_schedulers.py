@@ -39,6 +39,7 @@ AWKWARD = [
     "$HOME",
     "${HOME}",
     "$$",
+    "${app_id} ${replica_id} ${img_root}",
     "`date`",
     "x\ny",
     "\ttab",
@@ -179,6 +180,11 @@ class TestWhatArrives:
             "42 naïve\n",
         ]
 
+    def test_there_is_nothing_to_read(self, cluster: Cluster) -> None:
+        app_id = cluster.schedule("if read line; then echo got $line; else echo nothing; fi")
+        cluster.wait(app_id)
+        assert cluster.lines(app_id) == ["nothing\n"]
+
 
 class TestHowItEnds:
     @pytest.mark.parametrize(
@@ -266,11 +272,11 @@ class TestRetries:
             with pytest.raises(UnsupportedError, match="retries"):
                 cluster.plan(["false"], retries=2)
             return
-        app_id = cluster.schedule("echo started; exit 5", retries=2)
+        app_id = cluster.schedule("echo started; exit 5", retries=1)
         end = cluster.wait(app_id)
-        assert (end.state, end.exit_code, end.restarts) == (AppState.FAILED, 5, 2)
-        assert cluster.scheduler.describe(app_id).num_restarts == 2
-        assert cluster.lines(app_id).count("started\n") == 3
+        assert (end.state, end.exit_code, end.restarts) == (AppState.FAILED, 5, 1)
+        assert cluster.scheduler.describe(app_id).num_restarts == 1
+        assert cluster.lines(app_id).count("started\n") == 2
 
     def test_a_job_that_succeeds_at_the_second_try_has_succeeded(self, cluster: Cluster) -> None:
         if not cluster.executor().CAPABILITIES.retries:
@@ -295,6 +301,17 @@ class TestRetries:
         cluster.cancel(app_id)
         assert cluster.wait(app_id).state is AppState.CANCELLED
         assert cluster.lines(app_id) == ["started\n"]
+
+    def test_a_job_can_be_cancelled_between_two_tries(self, cluster: Cluster) -> None:
+        if not cluster.executor().CAPABILITIES.retries:
+            pytest.skip("cannot start a job again")
+        app_id = cluster.schedule("echo started; exit 1", retries=9)
+        cluster.wait_for_line(app_id, "started\n")
+        cluster.cancel(app_id)
+        assert cluster.wait(app_id).state is AppState.CANCELLED
+        tries = len(cluster.lines(app_id))
+        time.sleep(0.3)
+        assert len(cluster.lines(app_id)) == tries
 
     def test_a_job_that_takes_too_long_has_failed(self, cluster: Cluster) -> None:
         if not cluster.executor().CAPABILITIES.time_limit:
@@ -529,11 +546,13 @@ class TestLogs:
 class TestOtherProcesses:
     def test_a_job_is_found_by_another_process(self, cluster: Cluster) -> None:
         app_id = cluster.schedule("echo here; exit 3")
-        elsewhere = cluster.in_new_process()
-        end = elsewhere.wait(app_id)
-        assert (end.state, end.exit_code) == (AppState.FAILED, 3)
-        assert elsewhere.lines(app_id) == ["here\n"]
-        assert elsewhere.listed() == {app_id: AppState.FAILED}
+        seen = cluster.in_new_process().call("seen", app_id)
+        assert seen == {
+            "state": "FAILED",
+            "exit_code": 3,
+            "lines": ["here\n"],
+            "listed": [app_id],
+        }
 
     def test_a_job_outlives_the_process_that_scheduled_it(self, cluster: Cluster) -> None:
         if not cluster.executor().CAPABILITIES.detach:

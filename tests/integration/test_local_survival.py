@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.contract.experiments import experiment, script, states, statuses
+from tests.contract.experiments import experiment, log_of, script, states, statuses
 from tests.integration.launching import (
     alive,
     command_line,
@@ -229,10 +229,10 @@ with run.Experiment("dag", log_level="WARN") as exp:
         wait_for(lambda: lines(ran), "the start")
         os.killpg(launcher.pid, signal.SIGINT)
         assert launcher.wait(30) != 0
-        assert states(only_experiment("dag")) == {"a": "CANCELLED"}
-        said = (tmp_path / "launch.out").read_text()
-        assert "Ctrl-C again" in said
-        assert "cleaned" in said
+        exp = only_experiment("dag")
+        assert states(exp) == {"a": "CANCELLED"}
+        assert log_of(exp, "a") == "cleaned\n"
+        assert "Ctrl-C again" in (tmp_path / "launch.out").read_text()
         wait_for(lambda: not ours(), "the end of all processes")
 
     def test_twice_ends_jobs_that_do_not_listen(self, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,10 @@ def unpacked(text: str) -> Any:
     return ZlibJSONSerializer().deserialize(text)
 
 
-@pytest.fixture
-def ran(nemorun_home: Path) -> Path:
-    """The directory of an experiment that has ended."""
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of an experiment that has ended; for reading only."""
+    run.config.set_nemorun_home(str(tmp_path_factory.mktemp("original") / "home"))
     with experiment("demo", executor=run.LocalExecutor(ntasks_per_node=2)) as exp:
         one = exp.add(script("echo one"), name="one")
         exp.add(
@@ -39,8 +41,23 @@ def ran(nemorun_home: Path) -> Path:
     return Path(exp._exp_dir)
 
 
-def test_lies_below_the_home_by_title_and_id(ran: Path, nemorun_home: Path) -> None:
-    assert ran.parent == nemorun_home / "experiments" / "demo"
+@pytest.fixture
+def ran(original: Path, nemorun_home: Path) -> Path:
+    """The same directory, its home in use."""
+    run.config.set_nemorun_home(str(original.parents[2]))
+    return original
+
+
+@pytest.fixture
+def copied(original: Path, nemorun_home: Path) -> Path:
+    """A copy of it in this test's home, to be changed."""
+    run.config.set_nemorun_home(str(nemorun_home))
+    shutil.copytree(original.parents[2], nemorun_home)
+    return nemorun_home / original.relative_to(original.parents[2])
+
+
+def test_lies_below_the_home_by_title_and_id(ran: Path) -> None:
+    assert ran.parent == Path(run.config.get_nemorun_home()) / "experiments" / "demo"
 
 
 def test_the_config_is_that_of_the_experiment(ran: Path) -> None:
@@ -176,23 +193,23 @@ def test_handles_are_stored_while_jobs_run() -> None:
 
 
 class TestOlderDirectories:
-    def test_arguments_that_are_missing_have_their_defaults(self, ran: Path) -> None:
-        config = unpacked((ran / "_CONFIG").read_text())
+    def test_arguments_that_are_missing_have_their_defaults(self, copied: Path) -> None:
+        config = unpacked((copied / "_CONFIG").read_text())
         for name in ("serialize_metadata_for_scripts", "threadpool_workers", "check"):
             if name in config.__arguments__:
                 delattr(config, name)
-        (ran / "_CONFIG").write_text(ZlibJSONSerializer().serialize(config))
-        assert run.Experiment.from_id(ran.name)._id == ran.name
+        (copied / "_CONFIG").write_text(ZlibJSONSerializer().serialize(config))
+        assert run.Experiment.from_id(copied.name)._id == copied.name
 
-    def test_tunnels_may_be_missing(self, ran: Path) -> None:
-        (ran / "_TUNNELS").unlink()
-        assert len(run.Experiment.from_id(ran.name).jobs) == 3
+    def test_tunnels_may_be_missing(self, copied: Path) -> None:
+        (copied / "_TUNNELS").unlink()
+        assert len(run.Experiment.from_id(copied.name).jobs) == 3
 
-    def test_only_what_counts_needs_to_be_there(self, ran: Path) -> None:
-        for path in list(ran.iterdir()):
+    def test_only_what_counts_needs_to_be_there(self, copied: Path) -> None:
+        for path in list(copied.iterdir()):
             if path.is_file() and path.name not in {"_CONFIG", "_TASKS"}:
                 path.unlink()
-        exp = run.Experiment.from_id(ran.name)
+        exp = run.Experiment.from_id(copied.name)
         status = exp.status(return_dict=True)
         assert status is not None
         assert {entry["status"] for entry in status.values()} == {AppState.SUCCEEDED}

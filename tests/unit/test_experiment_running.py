@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -466,6 +467,54 @@ class TestOutput:
             exp.add(script("true"), name="a")
             exp.run()
         assert (list(root.handlers), root.level) == before
+
+
+class TestThreads:
+    def test_experiments_run_side_by_side_in_threads(self) -> None:
+        def launch(number: int) -> dict[str, str]:
+            with experiment(f"thread{number}") as exp:
+                first = exp.add(script("sleep 0.2"), name=f"a{number}")
+                exp.add(script("true"), name=f"b{number}", dependencies=[first])
+                exp.run()
+            return states(exp)
+
+        with ThreadPoolExecutor(4) as pool:
+            ends = list(pool.map(launch, range(4)))
+        assert ends == [{f"a{n}": "SUCCEEDED", f"b{n}": "SUCCEEDED"} for n in range(4)]
+
+    def test_an_inner_experiment_does_not_close_the_outer_one(self) -> None:
+        with experiment("outer") as outer:
+            outer.add(script("true"), name="a")
+            with experiment("inner") as inner:
+                inner.add(script("true"), name="x")
+                inner.run()
+            outer.add(script("true"), name="b")
+            outer.run()
+        assert states(outer) == {"a": "SUCCEEDED", "b": "SUCCEEDED"}
+
+
+class TestPlaces:
+    @pytest.mark.parametrize(
+        "name", ["with space", "it's", 'say "hi"', "naïve", "two\nlines", "$X"]
+    )
+    def test_the_home_may_have_any_name(self, tmp_path: Path, name: str) -> None:
+        run.config.set_nemorun_home(str(tmp_path / name))
+        with experiment() as exp:
+            exp.add(script("echo hi"), name="a")
+            exp.add(run.Partial(tasks.say, text="hi"), name="b")
+            exp.run()
+        assert (log_of(exp, "a"), log_of(exp, "b")) == ("hi\n", "hi\n")
+
+    def test_a_title_is_measured_in_bytes(self) -> None:
+        with pytest.raises(ConfigError):
+            run.Experiment("é" * 150)
+
+    def test_jobs_inherit_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FROM_LAUNCHER", "x y")
+        with experiment() as exp:
+            exp.add(script('echo "$FROM_LAUNCHER"'), name="a")
+            exp.run()
+        assert log_of(exp, "a") == "x y\n"
 
 
 class TestFailuresOfOurs:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_run import _replica, _supervisor
@@ -372,6 +372,7 @@ def test_a_wrong_spec_is_refused(changes: dict[str, Any], message: str) -> None:
 WORDS = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
 
 
+@settings(deadline=None)  # machines are busy at times
 @given(
     argv=st.lists(WORDS.filter(bool), min_size=1),
     env=st.dictionaries(WORDS.filter(lambda name: name and "=" not in name), WORDS),
@@ -428,6 +429,17 @@ def test_cancelling_ends_workers_that_made_sessions_of_their_own(replica: Replic
 
 def open_status(replica: Replica) -> list[str]:
     return (replica.directory / ".replica" / "status").read_text().splitlines()
+
+
+def test_children_of_threads_are_found_below_a_process() -> None:
+    code = (
+        "import subprocess, threading, time\n"
+        "threading.Thread(target=lambda: subprocess.run(['sleep', '60'])).start()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as process:
+        found = eventually(lambda: _supervisor._tree(process.pid))
+        os.killpg(process.pid, signal.SIGKILL)
+    assert [row.group for row in found] == [process.pid]
 
 
 def test_a_program_may_clean_up_when_it_is_cancelled(replica: Replica) -> None:

@@ -15,6 +15,7 @@ import fiddle as fdl
 import pytest
 from fiddle.experimental import serialization as fiddle_serialization
 from tests.compat.to_come import waits_for
+from tests.naming import stable_repr
 from tests.unit import serialization_targets as targets
 from tests.unit.serialization_targets import (
     Access,
@@ -199,7 +200,7 @@ def test_object_names_are_numbered_snake_case_of_the_callable() -> None:
         (slice(1), "Attr(name='start')"),
         (Pair(1), "Attr(name='left')"),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_items_are_labelled(value: Any, label: str) -> None:
     assert root_object(stored(value))["items"][0][0] == label
@@ -264,7 +265,7 @@ def test_empty_tuples_are_written_in_place() -> None:
 @pytest.mark.parametrize(
     "value",
     [[1], (1,), {"k": 1}, {1}, frozenset({1}), [], {}, run.Config(Point), slice(1), Pair(1)],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_containers_and_buildables_are_referenced(value: Any) -> None:
     doc = stored([value])
@@ -282,7 +283,7 @@ def test_containers_and_buildables_are_referenced(value: Any) -> None:
         (slice(1, None, 2), pyref("builtins", "slice"), [1, None, 2], None),
         (Pair(1, 2), pyref(HERE, "Pair"), [1, 2], pyref(HERE, "Pair")),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_containers_are_encoded_as_specified(
     value: Any, kind: dict[str, str], items: list[Any], metadata: Any
@@ -354,7 +355,7 @@ def test_history_is_dropped() -> None:
         (Mode.FAST, "Mode.FAST"),
         (Access.READ, "Access.READ"),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_importable_things_are_stored_by_module_and_name(value: Any, name: str) -> None:
     node = stored(value)["root"]
