@@ -10,10 +10,14 @@ PYTEST := $(BIN)/python -m pytest
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
-setup: $(VENV)/.installed ## Install the package and its tools into a virtual environment of its own
+setup: $(VENV)/.installed $(VENV)/.system ## Install the package and its tools into a virtual environment of its own
 
 $(VENV)/.installed: pyproject.toml constraints.txt scripts/make-venv.sh
 	scripts/make-venv.sh "$(PYTHON)" "$(VENV)" '.[test,docs]'
+	touch $@
+
+$(VENV)/.system: scripts/system-packages.sh | $(VENV)/.installed
+	scripts/system-packages.sh
 	touch $@
 
 demo: .venv-demo/.installed ## Train a small model several times, pick the best, all as one experiment
@@ -27,11 +31,14 @@ check: setup ## Format, lint, types, docs and the fast tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(PYTEST) -q -m "not slow" tests
+	$(PYTEST) -q -n 2 --dist worksteal -m "not slow" tests
 	$(MAKE) --no-print-directory docs
 
 test: check ## Everything: `make check`, then the slow suites against real engines
 	$(PYTEST) -q -m slow tests
+
+chaos: setup ## Kill everything involved at 200 random moments; nothing may be lost
+	NEMO_RUN_CHAOS_KILLS=200 $(PYTEST) -q --timeout 3600 -k chaos tests
 
 docs: setup ## Build the documentation; a warning is an error
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
