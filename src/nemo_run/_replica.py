@@ -165,7 +165,8 @@ class ReplicaStatus:
         exit_code: of that attempt, negative for a signal; None if it is not known.
         pid: of the user's program while it runs.
         started_at, ended_at: of that attempt, in seconds since the epoch.
-        unattended: its supervisor was killed; ``adopt`` goes on with what is left to do.
+        unattended: its supervisor was killed with something left to do, if only to write down the
+            end. Call ``adopt`` when you see it.
     """
 
     state: State
@@ -273,7 +274,7 @@ def adopt(directory: Path) -> bool:
         return False
     answer = _supervise(directory, b"")
     if answer not in {"ok", "busy", "ended", "nothing"}:
-        raise _submit_error(directory, answer.removeprefix("error "))
+        raise _submit_error(directory, answer.removeprefix("error "), verb="continued")
     return answer == "ok"
 
 
@@ -310,9 +311,9 @@ def _machine_slots() -> str:
         ) from error
 
 
-def _submit_error(directory: Path, reason: str) -> SubmitError:
+def _submit_error(directory: Path, reason: str, *, verb: str = "started") -> SubmitError:
     return SubmitError(
-        f"The replica in {str(directory)!r} could not be started: {reason}. Nothing was run.",
+        f"The replica in {str(directory)!r} could not be {verb}: {reason}.",
         backend=BACKEND,
         operation="submit",
         detail=reason,
@@ -388,7 +389,7 @@ def _inspect_without_supervisor(
         last = files.last_attempt()
         alive = last is not None and _lives(files, last, status.token)
         again = files.last_attempt()
-        if last is not None and again is not None and again.exit_code != last.exit_code:
+        if last is not None and again is not None and again.name != last.name:
             return None  # it ended while we looked: its keeper was gone, but not without a word
         step = _supervisor.decide(status, last, files.cancelled_at(), alive=alive)
     finally:
@@ -424,7 +425,7 @@ def _lives(files: _supervisor.Files, last: _supervisor.Attempt, token: str) -> b
         return False
     except PermissionError:
         return False  # the number is somebody else's by now
-    return _supervisor.processes_of(last.task, token, trust_group=False)[1]
+    return _supervisor.processes_of(last.task, token)[1]
 
 
 def _stop(directory: Path, files: _supervisor.Files, grace_s: float | None) -> None:
@@ -439,7 +440,8 @@ def _stop(directory: Path, files: _supervisor.Files, grace_s: float | None) -> N
             backend=BACKEND,
             operation="cancel",
         )
-    files.request_cancel(grace_s)
+    if not report.is_final:
+        files.request_cancel(grace_s)
     if grace_s is None:
         grace_s = 10.0 if status is None else status.grace_s
     deadline = time.monotonic() + grace_s
@@ -447,8 +449,13 @@ def _stop(directory: Path, files: _supervisor.Files, grace_s: float | None) -> N
     pause_s = 0.002
     while True:
         report = inspect(directory)
+        overdue_s = time.monotonic() - deadline
         if report.unattended:
-            adopt(directory)  # a new supervisor finds the request and heeds it
+            try:
+                adopt(directory)  # a new supervisor finds the request and heeds it
+            except SubmitError as error:
+                if overdue_s > _PATIENCE_S:
+                    raise _cancel_error(directory, error.detail) from error
         elif report.is_final:
             return
         elif report.state == "unsubmitted":
@@ -456,7 +463,6 @@ def _stop(directory: Path, files: _supervisor.Files, grace_s: float | None) -> N
             if lock_fd is not None:
                 files.unlock(lock_fd)
                 return  # whoever starts it finds the request
-        overdue_s = time.monotonic() - deadline
         _press(files, woken, overdue_s)
         if overdue_s > _GIVE_UP_S:
             raise _cancel_error(
@@ -479,7 +485,7 @@ def _press(files: _supervisor.Files, woken: set[int], overdue_s: float) -> None:
     if overdue_s > 0:
         last = files.last_attempt()
         if last is not None:
-            rows, _ = _supervisor.processes_of(last.task, status.token, trust_group=False)
+            rows, _ = _supervisor.processes_of(last.task, status.token)
             for row in rows:
                 _supervisor.Process(row.pid, row.birth).send(signal.SIGKILL)
     if overdue_s > _PATIENCE_S:

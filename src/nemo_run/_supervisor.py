@@ -74,8 +74,9 @@ LOST = "ended without an exit code (killed, or the machine went down)"
 STATUS_SIZE = 4096
 STARTED_SIZE = 1024
 # Waits end by events; this bounds the harm of one that is missed.
-BELT_S = 10.0
+LONGEST_WAIT_S = 10.0
 KEEPER_PATIENCE_S = 5.0
+LOCK_PATIENCE_S = 30.0
 LAUNCH_TRIES = 5
 
 
@@ -216,6 +217,7 @@ class Attempt:
     """One run of the program, as its file tells."""
 
     def __init__(self, name: str, data: bytes) -> None:
+        self.name = name
         self.number, kind, self.exit_code = split_name(name)
         self.expired = kind == "expired"
         self.ended_at: float | None = None
@@ -596,7 +598,10 @@ def _output_of(command: list[str]) -> str:
         return read_all(reader).decode("ascii", "replace")
     finally:
         os.close(reader)
-        os.waitpid(pid, 0)
+        try:
+            os.waitpid(pid, 0)
+        except ChildProcessError:
+            pass  # this process leaves reaping to the kernel
 
 
 def _table() -> Iterator[_Row]:
@@ -610,33 +615,52 @@ def _table() -> Iterator[_Row]:
                 yield row
 
 
-def processes_of(task: Process, token: str, *, trust_group: bool) -> tuple[list[_Row], bool]:
+def _tree(pid: int) -> list[_Row]:
+    """What is below a process: far less to look at than everything.
+
+    The kernel may leave a child out while another one ends, so that finding nothing is no proof.
+    """
+    found = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # each has its own children
+    except OSError:
+        return []
+    for thread in threads:
+        for child in _contents(f"/proc/{pid}/task/{thread}/children").split():
+            row = _row(int(child))
+            if row is not None:
+                found += [row, *_tree(row.pid)]
+    return found
+
+
+def processes_of(
+    task: Process, token: str, *, trust_group: bool = False, below_us: bool = False
+) -> tuple[list[_Row], bool]:
     """Everything that runs for a replica, and whether some of it is in the task's own group.
 
     That is the task's group and session, and what left them but has the mark in its environment,
     such as the workers of torchrun. When the task itself has ended its group could in theory be
     somebody else's by now; ``trust_group`` says that it cannot, because we never looked away.
+    ``below_us`` says to look among our descendants only.
     """
     mark = b"\0" + MARK + b"=" + token.encode() + b"\0"
     trust_group = trust_group or task.is_alive()
     own_pid = os.getpid()
     found = []
-    in_group = False
-    for row in _table():
+    for row in _tree(own_pid) if below_us else _table():
         if row.state in "ZXx" or row.pid == own_pid:
             continue
         if row.birth.isdigit() and task.birth.isdigit() and int(row.birth) < int(task.birth):
             continue  # it was there before the task, so it is none of its
         inside = trust_group and task.pid in (row.group, row.session)
-        if inside or mark in b"\0" + _environment(row.pid):
+        if inside or mark in b"\0" + _contents(f"/proc/{row.pid}/environ"):
             found.append(row)
-            in_group = in_group or row.group == task.pid
-    return found, in_group
+    return found, any(row.group == task.pid for row in found)
 
 
-def _environment(pid: int) -> bytes:
+def _contents(path: str) -> bytes:
     try:
-        fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY)
+        fd = os.open(path, os.O_RDONLY)
     except OSError:
         return b""
     try:
@@ -653,6 +677,7 @@ def end_processes(
     grace_s: float,
     *,
     trust_group: bool,
+    below_us: bool,
     wait: Callable[[float], None],
 ) -> None:
     """End everything that runs for a replica; return when it is gone.
@@ -665,7 +690,7 @@ def end_processes(
     told_group = told_others = False
     pause_s = 0.005
     while True:
-        rows, in_group = processes_of(task, token, trust_group=trust_group)
+        rows, in_group = processes_of(task, token, trust_group=trust_group, below_us=below_us)
         if not rows:
             return
         if time.monotonic() >= deadline:
@@ -700,27 +725,16 @@ def here() -> str:
     """This machine since its boot, and the process ids we can see."""
     global _here
     if not _here:
-        boot = _first_line("/proc/sys/kernel/random/boot_id") or "-".join(
-            _output_of(["ps", "-o", "lstart=", "-p", "1"]).split()
-        )
-        machine = _first_line("/etc/machine-id") or "-"
+        boot = _contents("/proc/sys/kernel/random/boot_id").decode("ascii", "replace")
+        boot = boot or _output_of(["ps", "-o", "lstart=", "-p", "1"])
+        machine = _contents("/etc/machine-id").decode("ascii", "replace")
         try:
             namespace = os.readlink("/proc/self/ns/pid")
         except OSError:
-            namespace = "-"
-        _here = " ".join([boot, namespace, machine, os.uname().nodename.replace(" ", "-") or "-"])
+            namespace = ""
+        words = (boot, namespace, machine, os.uname().nodename)
+        _here = " ".join("-".join(word.split()) or "-" for word in words)
     return _here
-
-
-def _first_line(path: str) -> str:
-    try:
-        fd = os.open(path, os.O_RDONLY)
-    except OSError:
-        return ""
-    try:
-        return os.read(fd, 256).decode("ascii", "replace").strip().replace(" ", "-")
-    finally:
-        os.close(fd)
 
 
 def distance(place: str) -> str:
@@ -1003,10 +1017,9 @@ class Supervisor:
             if last is not None and not (isinstance(step, End) and step.state == "succeeded"):
                 # What a failed program leaves running would be in the way of the next attempt, or
                 # of whoever gets the slots. What a successful one leaves is left on purpose.
-                self._end(last)
+                self._end(last, thoroughly=True)
             self.slots.release()
-            if step is None:
-                continue
+            assert step is not None, "nothing of the attempt is alive"
             if isinstance(step, End):
                 self._finish(step, last)
                 return
@@ -1021,10 +1034,8 @@ class Supervisor:
             if not failure and tries > LAUNCH_TRIES:
                 failure = "it was killed again and again before the program could be executed"
             if failure:
-                self._finish(
-                    End("failed", None, f"attempt {step.number} could not be started: {failure}"),
-                    None,
-                )
+                failure = f"attempt {step.number} could not be started: {failure}"
+                self._finish(End("failed", None, failure), None)
                 return
 
     def _finish(self, end: End, last: Attempt | None) -> None:
@@ -1042,8 +1053,9 @@ class Supervisor:
         status = self.status
         status.state, status.message, status.pid = state, message, None
         if attempt is not None:
-            status.attempt, status.started_at = attempt.number, attempt.started_at
-            status.pid = attempt.task.pid
+            status.attempt, status.exit_code = attempt.number, attempt.exit_code
+            status.started_at, status.ended_at = attempt.started_at, attempt.ended_at
+            status.pid = attempt.task.pid if state == "running" else None
         try:
             self.files.write_status(status)
         except OSError as error:
@@ -1057,7 +1069,7 @@ class Supervisor:
         for fd in fds:
             poll.register(fd, select.POLLIN)
         poll.register(self.wake_fd, select.POLLIN)
-        poll.poll(max(1, int(min(timeout_s, BELT_S) * 1000)))
+        poll.poll(max(1, int(min(timeout_s, LONGEST_WAIT_S) * 1000)))
         # Only here: a signal heard while we look at things makes us look again.
         try:
             os.read(self.wake_fd, 4096)
@@ -1068,7 +1080,7 @@ class Supervisor:
             self.told_to_end = False
             self.files.request_cancel(None)
 
-    def _wait_unless_cancelled(self, fds: Sequence[int], timeout_s: float = BELT_S) -> None:
+    def _wait_unless_cancelled(self, fds: Sequence[int], timeout_s: float = LONGEST_WAIT_S) -> None:
         # Asked on both sides of the wait, since the signal may have come before it.
         if self.files.cancelled_at() is None:
             self._wait(timeout_s, fds)
@@ -1099,7 +1111,7 @@ class Supervisor:
                 if not self._outlives_keeper(last):
                     return self.files.last_attempt()
             if last is not None and last.exit_code is None and self._is_to_end(last):
-                self._end(last)
+                self._end(last, thoroughly=False)
                 now = time.monotonic()
                 patience_ends = patience_ends or now + KEEPER_PATIENCE_S
                 if now > patience_ends:
@@ -1136,7 +1148,7 @@ class Supervisor:
         if self.files.cancelled_at() is not None:
             self._wait(0.01)
             return
-        timeout_s = BELT_S
+        timeout_s = LONGEST_WAIT_S
         if self.status.limit_s is not None:
             timeout_s = last.clock_s + self.status.limit_s - time.monotonic()
         if self.launched:
@@ -1151,14 +1163,23 @@ class Supervisor:
         finally:
             os.close(fd)
 
-    def _end(self, last: Attempt) -> None:
+    def _end(self, last: Attempt, *, thoroughly: bool) -> None:
         """End everything that runs for us, and wait until it has gone."""
-        if distance(last.place) == "gone" or (self.launched and self.subreaper and self._reap()):
+        below_us = self.launched and self.subreaper
+        if distance(last.place) == "gone" or (below_us and self._reap()):
             return
+        pid = os.getpid()
+        if thoroughly or not os.path.exists(f"/proc/{pid}/task/{pid}/children"):
+            below_us = False
         grace = self.files.read(CANCEL)
-        grace_s = float(grace) if grace else self.status.grace_s
-        token = self.status.token
-        end_processes(last.task, token, grace_s, trust_group=self.launched, wait=self._wait)
+        end_processes(
+            last.task,
+            self.status.token,
+            float(grace) if grace else self.status.grace_s,
+            trust_group=self.launched,
+            below_us=below_us,
+            wait=self._wait,
+        )
 
     def _spec(self) -> Spec | None:
         data = self.files.read(SPEC)
@@ -1389,11 +1410,14 @@ def take_over(directory: str, payload: bytes) -> tuple[Supervisor | None, str]:
     or ``nothing`` (there is nothing to go on with and no payload to start with).
     """
     files = Files(directory)
+    deadline = time.monotonic() + LOCK_PATIENCE_S
     while (lock_fd := files.try_lock(LOCK)) is None:
         status = files.status()
-        # Somebody who has only just taken the lock may still fail: wait until it is known.
         if status is not None and (status.state in FINAL or is_attended(files, status)):
             return None, "busy"
+        # Somebody has only just taken the lock, and may still fail: wait until it is known.
+        if time.monotonic() > deadline:
+            raise TimeoutError(errno.ETIMEDOUT, "somebody holds its lock and does nothing")
         time.sleep(0.005)
     status = files.status()
     if status is None:
@@ -1448,6 +1472,8 @@ def is_attended(files: Files, status: Status) -> bool:
 def main(arguments: Sequence[str]) -> None:
     """Take over the replica in the directory given; what to run comes on standard input."""
     (directory,) = arguments
+    # Kept until we can hear them: who cancels at once must not end us instead of the task.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
     payload = read_all(0)
     if os.fork():
         os._exit(0)  # so that nobody has to wait for us
