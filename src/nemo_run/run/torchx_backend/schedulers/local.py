@@ -7,7 +7,8 @@ import logging
 import os
 import pprint
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -205,21 +206,27 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
         if not isinstance(request, LocalRequest):
             raise SubmitError("Only what submit_dryrun() returned can be started.")
         sizes = {role: len(params) for role, params in request.role_params.items()}
-        for role, params in request.role_params.items():
-            for directory, param in zip(request.role_log_dirs[role], params, strict=True):
-                _replica.start(
-                    Path(directory),
-                    ReplicaSpec(
-                        argv=tuple(param.args),
-                        env=self._environment(param.env, os.environ),
-                        cwd=param.cwd or str(Path.cwd()),
-                        retries=request.retries,
-                        time_limit_s=request.time_limit_s,
-                        separate=request.separate_streams,
-                        slots=request.slots or None,
-                    ),
-                )
+        started: list[Path] = []
+        try:
+            for role, params in request.role_params.items():
+                for directory, param in zip(request.role_log_dirs[role], params, strict=True):
+                    _replica.start(Path(directory), self._spec(param, request))
+                    started.append(Path(directory))
+        except SubmitError:
+            _stop_all(started, grace_s=0)
+            raise
         return JobRef(native_id=request.app_id, where=_where(request.log_dir, sizes.items()))
+
+    def _spec(self, param: ReplicaParam, request: LocalRequest) -> ReplicaSpec:
+        return ReplicaSpec(
+            argv=tuple(param.args),
+            env=self._environment(param.env, os.environ),
+            cwd=str(Path(param.cwd or "").absolute()),
+            retries=request.retries,
+            time_limit_s=request.time_limit_s,
+            separate=request.separate_streams,
+            slots=request.slots or None,
+        )
 
     def _environment(self, own: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
         env = {"PYTHONUNBUFFERED": "x", **inherited, **own}
@@ -249,13 +256,11 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
 
     def _stop(self, ref: JobRef) -> None:
         if not _legacy.is_legacy(ref):
-            for directory in _directories(ref):
-                _replica.stop(directory)
+            _stop_all(_directories(ref))
 
     def _kill(self, ref: JobRef) -> None:
         if not _legacy.is_legacy(ref):
-            for directory in _directories(ref):
-                _replica.stop(directory, grace_s=0)
+            _stop_all(_directories(ref), grace_s=0)
 
     def _lines(self, ref: JobRef, query: LogQuery) -> Iterator[str]:
         if _legacy.is_legacy(ref):
@@ -304,6 +309,14 @@ def _attended(directory: Path) -> ReplicaStatus:
     if status.unattended and _replica.adopt(directory):
         status = _replica.inspect(directory)
     return status
+
+
+def _stop_all(directories: Sequence[Path], grace_s: float | None = None) -> None:
+    """End replicas side by side, so that stubborn ones do not add up."""
+    if directories:
+        with ThreadPoolExecutor(len(directories)) as pool:
+            for ended in [pool.submit(_replica.stop, d, grace_s=grace_s) for d in directories]:
+                ended.result()
 
 
 def _message(status: ReplicaStatus) -> str:
