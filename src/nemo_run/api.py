@@ -51,6 +51,10 @@ def autoconvert(
 ) -> Callable[..., Partial[T]]: ...
 @overload
 def autoconvert(
+    fn: F[Any], *, partial: bool, to_buildable_fn: ToBuildable | None = None
+) -> Callable[..., Any]: ...
+@overload
+def autoconvert(
     fn: None = None,
     *,
     partial: Literal[False] = False,
