@@ -20,6 +20,9 @@ BuildableT = TypeVar("BuildableT", bound=fdl.Buildable[Any])
 _ATOMS = frozenset({int, float, bool, str, bytes, type(None), type, complex})
 _UNSET = object()
 
+PLAIN_KINDS: set[type] = {fdl.Config, fdl.Partial}
+"""Buildables that are a target with arguments and nothing else; `nemo_run.config` adds its own."""
+
 
 def make(
     cls: type[BuildableT],
@@ -27,7 +30,6 @@ def make(
     arguments: dict[str | int, Any],
     *,
     tags: Mapping[str | int, Any] | None = None,
-    history: Mapping[str, Any] | None = None,
     signature: SignatureInfo | None = None,
 ) -> BuildableT:
     """Make a buildable from arguments that are already in Fiddle's storage form.
@@ -35,32 +37,57 @@ def make(
     Nothing is converted or checked, and no history is recorded.
     """
     made = object.__new__(cls)
-    made.__dict__.update(
-        __fn_or_cls__=target,
-        __arguments__=arguments,
-        __signature_info__=signature or SignatureInfo(signature=get_signature(target)),
-        __argument_tags__=defaultdict(set, {k: set(v) for k, v in (tags or {}).items()}),
-        __argument_history__=History({k: list(v) for k, v in (history or {}).items()}),
-    )
+    own = made.__dict__
+    own["__fn_or_cls__"] = target
+    own["__arguments__"] = arguments
+    own["__signature_info__"] = signature or SignatureInfo(signature=get_signature(target))
+    own["__argument_tags__"] = defaultdict(set)
+    own["__argument_history__"] = History()
+    if tags:
+        own["__argument_tags__"].update({name: set(of) for name, of in tags.items()})
     return made
 
 
 def deep_copy(buildable: BuildableT, memo: dict[int, Any]) -> BuildableT:
-    """Copy a buildable and everything in it; callables and signatures are shared."""
+    """Copy a buildable and everything in it; callables and signatures are shared.
+
+    The record of who set what where starts anew with the copy.
+    """
     arguments: dict[str | int, Any] = {}
     copied = make(
         type(buildable),
         buildable.__fn_or_cls__,
         arguments,
         tags=buildable.__argument_tags__,
-        # Entries are a record of the past: they go on naming the values that were set then.
-        history=buildable.__argument_history__,
         signature=buildable.__signature_info__,
     )
     memo[id(buildable)] = copied
     for name, value in buildable.__arguments__.items():
-        arguments[name] = value if type(value) in _ATOMS else copy.deepcopy(value, memo)
+        arguments[name] = value if type(value) in _ATOMS else _copied(value, memo)
     return copied
+
+
+def _copied(value: Any, memo: dict[int, Any]) -> Any:
+    if id(value) in memo:
+        return memo[id(value)]
+    kind = type(value)
+    if kind in PLAIN_KINDS:
+        return deep_copy(value, memo)
+    if kind is list:
+        items: list[Any] = []
+        memo[id(value)] = items
+        items += [item if type(item) in _ATOMS else _copied(item, memo) for item in value]
+        return items
+    if kind is dict:
+        mapping: dict[Any, Any] = {}
+        memo[id(value)] = mapping
+        for key, item in value.items():
+            # Keys are immutable.
+            mapping[key] = item if type(item) in _ATOMS else _copied(item, memo)
+        return mapping
+    if kind is tuple and all(type(item) in _ATOMS for item in value):
+        return value
+    return copy.deepcopy(value, memo)
 
 
 def equal(left: Any, right: Any) -> bool:

@@ -7,10 +7,12 @@ imported, and loaded when such a lambda comes along.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import sys
-from types import ModuleType, SimpleNamespace
+from collections.abc import Mapping
+from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
 _AUTO_CONFIG = "fiddle._src.experimental.auto_config"
@@ -61,10 +63,26 @@ from fiddle._src.experimental import (  # noqa: E402
 from fiddle._src.experimental import serialization as fiddle_json  # noqa: E402
 from fiddle._src.experimental.serialization import PyrefPolicy, PyrefPolicyError  # noqa: E402
 from fiddle._src.history import History  # noqa: E402
-from fiddle._src.signatures import SignatureInfo, get_signature, get_type_hints  # noqa: E402
+from fiddle._src.signatures import SignatureInfo, get_signature  # noqa: E402
+from fiddle._src.signatures import get_type_hints as _get_type_hints  # noqa: E402
 from fiddle._src.special_overrides import (  # noqa: E402
     maybe_get_module_override_for_migrated_serialization_symbol as moved_to,
 )
+
+
+def get_type_hints(target: Any, *, include_extras: bool = False) -> Mapping[str, Any]:
+    """Return the annotations of a callable, evaluated; none where that fails."""
+    try:
+        return _cached_type_hints(target, include_extras)
+    except TypeError:  # unhashable
+        return _get_type_hints(target, include_extras=include_extras)
+
+
+@functools.lru_cache(maxsize=4096)
+def _cached_type_hints(target: Any, include_extras: bool) -> Mapping[str, Any]:
+    # Fiddle's own cache never hits: its keys are tuples, to which there are no weak references.
+    return MappingProxyType(_get_type_hints(target, include_extras=include_extras))
+
 
 __all__ = [
     "BuildableTraverserMetadata",

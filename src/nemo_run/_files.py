@@ -40,24 +40,27 @@ def read_whole(path: str | os.PathLike[str]) -> bytes | None:
     return None
 
 
-def write_whole(path: Path, data: bytes, *, mode: int = PRIVATE_FILE) -> None:
+def write_whole(path: Path, data: bytes, *, mode: int = PRIVATE_FILE, sync: bool = True) -> None:
     """Put ``data`` in place of what ``path`` holds.
 
     1. A reader sees the old content or the new, never a part of either.
     2. If it fails, or the process dies on the way, the old content stays.
     3. No lock is taken: of two writers at once, the later one stays.
+    4. With ``sync`` all that holds for a machine that loses power, too; it takes milliseconds.
     """
-    with _staged(path, data, mode) as staged:
+    with _staged(path, data, mode, sync) as staged:
         staged.replace(path)
 
 
-def swap_whole(path: Path, old: bytes | None, new: bytes, *, mode: int = PRIVATE_FILE) -> bool:
+def swap_whole(
+    path: Path, old: bytes | None, new: bytes, *, mode: int = PRIVATE_FILE, sync: bool = True
+) -> bool:
     """Write ``new`` if ``path`` still holds ``old`` (None: is still not there); say whether it did.
 
     The comparison comes after the slow part, writing and syncing, so that another writer can only
     slip into the moment before the move. Where even that matters, take a lock too.
     """
-    with _staged(path, new, mode) as staged:
+    with _staged(path, new, mode, sync) as staged:
         if read_whole(path) != old:
             return False
         staged.replace(path)
@@ -65,15 +68,16 @@ def swap_whole(path: Path, old: bytes | None, new: bytes, *, mode: int = PRIVATE
 
 
 @contextmanager
-def _staged(path: Path, data: bytes, mode: int) -> Iterator[Path]:
-    """Give a synced file with ``data`` next to ``path``, removed if it was not moved away."""
+def _staged(path: Path, data: bytes, mode: int, sync: bool) -> Iterator[Path]:
+    """Give a file with ``data`` next to ``path``, removed if it was not moved away."""
     staged = path.with_name(f".{path.name[:100]}.{os.urandom(8).hex()}.tmp")
     fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(fd)
+            if sync:
+                os.fsync(fd)
         yield staged
     finally:
         with suppress(FileNotFoundError):

@@ -242,12 +242,13 @@ class JobStore:
             )
         return record
 
-    def put(self, record: JobRecord) -> JobRecord:
+    def put(self, record: JobRecord, *, sync: bool = True) -> JobRecord:
         """Remember ``record`` and return what is remembered now: see :func:`advance`.
 
-        A damaged record is replaced; one that a later release wrote is not. Of two processes that
-        write about the same job in the same instant, the later one may not have seen the other's
-        news; asking the backend again mends that.
+        Without ``sync`` it may be lost if this machine loses power, for jobs that end with it
+        anyway. A damaged record is replaced; one that a later release wrote is not. Of two
+        processes that write about the same job in the same instant, the later one may not have
+        seen the other's news; asking the backend again mends that.
 
         Raises:
             RecordError: it could not be written, or a later release wrote the one that is there.
@@ -259,7 +260,7 @@ class JobStore:
                 before = _read(path)
                 old = None if before is None else self._readable(before, record, path)
                 stored = record if old is None else advance(old, record)
-                if stored == old or swap_whole(path, before, _dump(stored)):
+                if stored == old or swap_whole(path, before, _dump(stored), sync=sync):
                     return stored
         except OSError as err:
             raise RecordError(

@@ -6,7 +6,7 @@ Started by ``_replica`` as ``python -I -S`` in a session of its own. Three proce
       keeper     a fork of the supervisor: waits for one attempt and writes down how it ended
         task     the user's program, leader of its own session and process group
 
-What is known is in ``<replica>/.replica/``. Every file there appears whole, by a rename:
+What is known is in ``<replica>/.replica/``. Every file that matters appears whole, by a rename:
 
     lock                 flock: held by the supervisor
     keeper.lock          flock: held by the keeper, and by the task until its program is executed
@@ -17,6 +17,7 @@ What is known is in ``<replica>/.replica/``. Every file there appears whole, by 
     attempt-N.expired    the same, after the time limit was reached and before it is told to end
     ….exit.CODE          one of the last two, after the attempt ended; a rename needs no disk space
     cancel               somebody asked for the end; made before anything is told to end
+    clock                how long the log was when; the one file that is appended to
 
 Why no attempt runs twice and no exit code is lost:
 
@@ -40,7 +41,7 @@ since the order between two files is not known.
 
 # pathlib alone would double the start-up time, and directories are descriptors here; contextlib
 # would come on top.
-# ruff: noqa: PTH102, PTH108, PTH110, PTH113, PTH115, PTH118, PTH208, PTH211, SIM105
+# ruff: noqa: PTH102, PTH108, PTH110, PTH113, PTH115, PTH116, PTH118, PTH208, PTH211, SIM105
 
 from __future__ import annotations
 
@@ -64,6 +65,7 @@ KEEPER_LOCK = "keeper.lock"
 SPEC = "spec"
 STATUS = "status"
 CANCEL = "cancel"
+CLOCK = "clock"
 MARK = b"NEMO_RUN_REPLICA"
 ATTEMPT = b"NEMO_RUN_ATTEMPT"
 
@@ -78,6 +80,7 @@ LONGEST_WAIT_S = 10.0
 KEEPER_PATIENCE_S = 5.0
 LOCK_PATIENCE_S = 30.0
 LAUNCH_TRIES = 5
+CLOCK_S = 1.0
 
 
 # What is on disk
@@ -991,6 +994,7 @@ class Supervisor:
         self.launched = False
         self.subreaper = False
         self.reaped: dict[int, int] = {}
+        self.clock = LogClock(files)
 
     def own_this_process(self) -> None:
         """Take signals, reap children, and inherit those of keepers that are killed."""
@@ -1018,6 +1022,8 @@ class Supervisor:
                 # What a failed program leaves running would be in the way of the next attempt, or
                 # of whoever gets the slots. What a successful one leaves is left on purpose.
                 self._end(last, thoroughly=True)
+            if last is not None:
+                self.clock.look(always=True)
             self.slots.release()
             assert step is not None, "nothing of the attempt is alive"
             if isinstance(step, End):
@@ -1063,13 +1069,14 @@ class Supervisor:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
 
-    def _wait(self, timeout_s: float, fds: Sequence[int] = ()) -> None:
-        """Sleep until something may have changed."""
+    def _wait(self, timeout_s: float, fds: Sequence[int] = ()) -> bool:
+        """Sleep until something may have changed; False if nothing told us so."""
         poll = select.poll()
         for fd in fds:
             poll.register(fd, select.POLLIN)
         poll.register(self.wake_fd, select.POLLIN)
-        poll.poll(max(1, int(min(timeout_s, LONGEST_WAIT_S) * 1000)))
+        # Rounded up: to wake a little too early is to wake twice.
+        told = poll.poll(max(1, -int(-min(timeout_s, LONGEST_WAIT_S) * 1000 // 1)))
         # Only here: a signal heard while we look at things makes us look again.
         try:
             os.read(self.wake_fd, 4096)
@@ -1079,6 +1086,16 @@ class Supervisor:
         if self.told_to_end:
             self.told_to_end = False
             self.files.request_cancel(None)
+        return bool(told)
+
+    def _wait_beside_task(self, timeout_s: float, fds: Sequence[int] = ()) -> None:
+        """The same while an attempt runs, with a look at its log now and then."""
+        deadline = time.monotonic() + min(timeout_s, LONGEST_WAIT_S)
+        while True:
+            self.clock.look()
+            rest_s = min(deadline - time.monotonic(), self.clock.rest_s())
+            if self._wait(rest_s, fds) or time.monotonic() >= deadline:
+                return
 
     def _wait_unless_cancelled(self, fds: Sequence[int], timeout_s: float = LONGEST_WAIT_S) -> None:
         # Asked on both sides of the wait, since the signal may have come before it.
@@ -1143,23 +1160,25 @@ class Supervisor:
 
     def _wait_for_change(self, last: Attempt | None, *, keeper_gone: bool) -> None:
         if last is None or last.exit_code is not None or last.expired:
-            self._wait(0.01)  # for a keeper that is about to start its task, or about to leave
+            self._wait_beside_task(
+                0.01
+            )  # for a keeper that is about to start its task, or about to leave
             return
         if self.files.cancelled_at() is not None:
-            self._wait(0.01)
+            self._wait_beside_task(0.01)
             return
         timeout_s = LONGEST_WAIT_S
         if self.status.limit_s is not None:
             timeout_s = last.clock_s + self.status.limit_s - time.monotonic()
         if self.launched:
-            self._wait(timeout_s)  # its end comes as a signal
+            self._wait_beside_task(timeout_s)  # its end comes as a signal
             return
         fd = (last.task if keeper_gone else last.keeper).open()
         if fd is None:
-            self._wait(min(timeout_s, 0.2))
+            self._wait_beside_task(min(timeout_s, 0.2))
             return
         try:
-            self._wait(timeout_s, [fd])
+            self._wait_beside_task(timeout_s, [fd])
         finally:
             os.close(fd)
 
@@ -1178,7 +1197,7 @@ class Supervisor:
             float(grace) if grace else self.status.grace_s,
             trust_group=self.launched,
             below_us=below_us,
-            wait=self._wait,
+            wait=self._wait_beside_task,
         )
 
     def _spec(self) -> Spec | None:
@@ -1224,6 +1243,7 @@ class Supervisor:
             opened += logs
             if number > 1:
                 announce(self.files.directory, spec, number)
+            self.clock.look(always=True)
             reader, writer = os.pipe()
             opened.append(writer)
             self.launched = True
@@ -1285,6 +1305,71 @@ def announce(directory: bytes, spec: Spec, number: int) -> None:
             continue  # a full disk: the program will say so itself
         finally:
             os.close(log)
+
+
+class LogClock:
+    """Notes how long the log was when, so that its lines can be chosen by time.
+
+    A line ``<seconds since the epoch> <bytes>`` says that so many bytes were written by then. The
+    times never decrease. Streams in files of their own have no clock, and without room for it, or
+    without a supervisor, it pauses.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.log = os.path.join(files.directory, b"combined.log")
+        self.noted_bytes: int | None = (
+            None  # None: what an earlier supervisor noted is not read yet
+        )
+        self.looked_at = 0.0
+        self.due = 0.0  # monotonic
+
+    def rest_s(self) -> float:
+        """How long it is until the next look."""
+        return self.due - time.monotonic()
+
+    def look(self, *, always: bool = False) -> None:
+        """Note a change of the log if it is time to look; ``always`` for a line in any case."""
+        if self.rest_s() > 0 and not always:
+            return
+        self.due = time.monotonic() + CLOCK_S
+        try:
+            self._look(always)
+        except FileNotFoundError:
+            self.due = float("inf")  # there is no such log
+        except OSError:
+            return  # a full disk: choosing by time is less exact, and that is all
+
+    def _look(self, always: bool) -> None:
+        if self.noted_bytes is None:
+            self.looked_at, self.noted_bytes = self._last_line()
+        stat = os.stat(self.log)
+        now = time.time()
+        changed = stat.st_size != self.noted_bytes
+        if changed or always:
+            # The last byte was written when the log was modified: since the look before, and by
+            # now, whatever the clock of a file server says.
+            when = max(self.looked_at, min(stat.st_mtime, now) if changed else now)
+            # Lines of 32 bytes never cross a block, so nobody sees half of one.
+            self._append(b"%14.3f %16d\n" % (when, stat.st_size))
+            self.noted_bytes = stat.st_size
+        self.looked_at = max(self.looked_at, now)
+
+    def _append(self, line: bytes) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        fd = os.open(CLOCK, flags, 0o644, dir_fd=self.files.fd)
+        try:
+            os.write(fd, line)
+        finally:
+            os.close(fd)
+
+    def _last_line(self) -> tuple[float, int]:
+        lines = (self.files.read(CLOCK) or b"").splitlines()
+        try:
+            when, size = lines[-1].split()
+            return float(when), int(size)
+        except (IndexError, ValueError):  # it is new, or the machine went down while it was written
+            return 0.0, -1
 
 
 # The keeper and the task

@@ -171,6 +171,7 @@ class Partial(_NemoBuildable, Generic[T], fdl.Partial[T]):
         super().__init__(fn_or_cls, *args, **_prepare(fn_or_cls, args, kwargs, bind_args))
 
 
+_buildables.PLAIN_KINDS.update({Config, Partial})
 for _source, _target in itertools.product(
     (fdl.Config, fdl.Partial, Config, Partial), (Config, Partial)
 ):

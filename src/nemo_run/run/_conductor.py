@@ -236,7 +236,9 @@ class Conductor:
     def write_down(self, index: int) -> None:
         """Make a change to the state of a job known."""
         if self.writes:
-            self._directory.write_state(index, self.states[index])
+            # A job on this machine ends with its power; others go on and must be found again.
+            remote = not self._jobs[index].executor.CAPABILITIES.local_paths
+            self._directory.write_state(index, self.states[index], sync=remote)
         self._tell_job(index)
         self.on_change(index)
 

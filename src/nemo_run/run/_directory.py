@@ -124,15 +124,16 @@ class ExperimentDirectory:
         """Delete the directory and everything in it; it may be gone already."""
         shutil.rmtree(self.path, ignore_errors=True)
 
-    def write(self, name: str, text: str) -> None:
+    def write(self, name: str, text: str, *, sync: bool = False) -> None:
         """Replace a file as a whole, so that nobody sees half of it.
 
-        Only the owner can read it: stored executors and plans hold environments.
+        Only the owner can read it: stored executors and plans hold environments. With ``sync``
+        it is there after a power failure, too.
         """
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            write_whole(path, text.encode("utf-8", "surrogateescape"))
+            write_whole(path, text.encode("utf-8", "surrogateescape"), sync=sync)
         except OSError as err:
             raise RecordError(
                 f"Cannot write {str(path)!r}: {err.strerror}. What was written before is kept.",
@@ -164,12 +165,12 @@ class ExperimentDirectory:
                 f"Cannot read {str(path)!r}: it is damaged ({err}).", path=path
             ) from err
 
-    def write_state(self, index: int, state: JobState) -> None:
+    def write_state(self, index: int, state: JobState, *, sync: bool) -> None:
         """Write down what is known of the job at ``index``."""
         members = [
             {**dataclasses.asdict(member), "state": member.state.name} for member in state.members
         ]
-        self.write(f"{STATE}/{index}.json", json.dumps({"members": members}))
+        self.write(f"{STATE}/{index}.json", json.dumps({"members": members}), sync=sync)
 
     def read_state(self, index: int) -> JobState | None:
         """Return what is known of a job; None where nothing was written (by 0.12, or yet)."""

@@ -582,7 +582,9 @@ class Experiment(ConfigurableMixin):
                 home_root / directory_for_title(self._title) / Path(self._exp_dir).name,
                 self._exp_dir,
             )
-        directory.write(_directory.CONFIG, ZlibJSONSerializer().serialize(self.to_config()))
+        directory.write(
+            _directory.CONFIG, ZlibJSONSerializer().serialize(self.to_config()), sync=True
+        )
         directory.write(_directory.VERSION, f"{__version__}\n")
         directory.write(_directory.MAIN, self._main_source())
         for index, job in enumerate(self._jobs):
@@ -619,7 +621,7 @@ class Experiment(ConfigurableMixin):
 
     def _save_tasks(self) -> None:
         texts = [job.serialize() for job in self._jobs]
-        self._directory.write(_directory.TASKS, json.dumps(texts))
+        self._directory.write(_directory.TASKS, json.dumps(texts), sync=True)
 
     def _make_sequential(self) -> None:
         if any(job.dependencies for job in self._jobs):

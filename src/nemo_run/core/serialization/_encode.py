@@ -14,8 +14,8 @@ from re import compile as regex
 from typing import Any
 
 from nemo_run import config
-from nemo_run._buildables import is_dataclass_instance
-from nemo_run._fiddle import BuildableTraverserMetadata, fdl, fiddle_json, ordered_arguments
+from nemo_run._buildables import PLAIN_KINDS, is_dataclass_instance
+from nemo_run._fiddle import BuildableTraverserMetadata, fiddle_json, ordered_arguments
 from nemo_run.core.serialization import _format, _references
 from nemo_run.core.serialization._format import pyref
 from nemo_run.exceptions import UnserializableError
@@ -48,6 +48,7 @@ class _Encoder:
         self._names: dict[int, str] = {}
         self._counts: defaultdict[str, int] = defaultdict(int)
         self._references: dict[int, dict[str, str]] = {}
+        self._metadata: dict[tuple[int, tuple[str | int, ...]], str] = {}
         # Ids stay unique only while their objects live.
         self._alive: list[Any] = []
         self._open: set[int] = set()
@@ -94,7 +95,7 @@ class _Encoder:
                 ((f"Key(key={k!r})", f"[{k!r}]", v) for k, v in value.items()), data
             )
             metadata = self._node(tuple(value), data=False, hashed=True)
-        elif isinstance(value, fdl.Buildable) and kind in _BUILDABLE_KINDS:
+        elif kind in PLAIN_KINDS:
             hint = getattr(value.__fn_or_cls__, "__name__", hint)
             arguments = ordered_arguments(value)
             items = self._items(_arguments(arguments), data)
@@ -178,14 +179,16 @@ class _Encoder:
     def _buildable_metadata(
         self, target: Any, names: Sequence[str | int], tags: dict[Any, Any]
     ) -> Node:
+        tags = {name: frozenset(of) for name, of in tags.items() if of}
+        key = (id(target), tuple(names))
+        if not tags and key in self._metadata:
+            # Configs of one callable with the same arguments set differ in nothing here.
+            return self._ref(self._metadata[key])
         self._trail.append(".<metadata>")
         parts = (
             ("fn_or_cls", dict(self._reference(target))),
             ("argument_names", self._node(names, data=False)),
-            (
-                "argument_tags",
-                self._node({k: frozenset(v) for k, v in tags.items() if v}, data=False),
-            ),
+            ("argument_tags", self._node(tags, data=False)),
             ("argument_history", self._node({}, data=False)),
         )
         self._trail.pop()
@@ -194,7 +197,10 @@ class _Encoder:
             "items": [(f"Attr(name={name!r})", part) for name, part in parts],
             "metadata": pyref(*_format.METADATA),
         }
-        return self._store(object(), _format.METADATA[1], node, None)
+        stored = self._store(object(), _format.METADATA[1], node, None)
+        if not tags:
+            self._metadata[key] = stored["key"]
+        return stored
 
     def _store(
         self, value: Any, hint: str, node: dict[str, Any], links: list[tuple[str, Node]] | None
@@ -266,8 +272,6 @@ class _Encoder:
         else:
             node["paths"] = new
 
-
-_BUILDABLE_KINDS = {fdl.Config, fdl.Partial, config.Config, config.Partial}
 
 _TOP_LEVEL = "Define it at the top level of a module that can be imported where the task runs."
 

@@ -52,10 +52,11 @@ class _Writer:
         self._only_text_keys = only_text_keys
 
     def value(self, value: Any, path: str, *, expects_tuple: bool) -> Any:
-        if getattr(value, "is_lazy", False):
-            value = value.resolve()
         if type(value) in _PLAIN:
             return value
+        # Asked of the class: a buildable answers for an attribute it lacks with a long text.
+        if getattr(type(value), "is_lazy", False):
+            value = value.resolve()
         if isinstance(value, (fdl.Config, fdl.Partial)) and not isinstance(value, fdl.ArgFactory):
             return self._buildable(value, path)
         if type(value) is list:

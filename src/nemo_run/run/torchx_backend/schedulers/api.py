@@ -127,6 +127,8 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
     EXECUTOR: ClassVar[type[Executor]]
     MAX_ROLES: ClassVar[int | None] = 1
     """How many roles one submission may have; None for any number."""
+    OUTLIVES_MACHINE: ClassVar[bool] = True
+    """Whether jobs go on when this machine loses power, so that their records must survive it."""
 
     session_name: str
 
@@ -253,15 +255,15 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
             log_dir=self._log_dir(request),
         )
         if planned_id:
-            self._store.put(record)
+            self._put(record)
         try:
             ref = self._launch(request)
         except SubmitError as err:
             if planned_id:
-                self._store.put(replace(record, state="FAILED", message=str(err), ended_at=now))
+                self._put(replace(record, state="FAILED", message=str(err), ended_at=now))
             raise
         app_id = planned_id or ref.native_id
-        self._store.put(replace(record, app_id=app_id, ref=ref, state="SUBMITTED"))
+        self._put(replace(record, app_id=app_id, ref=ref, state="SUBMITTED"))
         log.debug("%s: submitted to %s as %s", app_id, record.scheduler, ref.native_id)
         return app_id
 
@@ -405,6 +407,9 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
     def _store(self) -> JobStore:
         return JobStore()
 
+    def _put(self, record: JobRecord) -> JobRecord:
+        return self._store.put(record, sync=self.OUTLIVES_MACHINE)
+
     def _scheduler_name(self) -> str:
         return self.EXECUTOR.SCHEDULER
 
@@ -454,7 +459,7 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
         )
         if seen == record:
             return status
-        return _recorded(self._store.put(replace(seen, last_seen_at=time.time())))
+        return _recorded(self._put(replace(seen, last_seen_at=time.time())))
 
 
 def _with_macros(role: Role, executor: Executor) -> Role:

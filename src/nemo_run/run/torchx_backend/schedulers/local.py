@@ -89,6 +89,7 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
 
     EXECUTOR: ClassVar[type[Executor]] = LocalExecutor
     MAX_ROLES = None
+    OUTLIVES_MACHINE = False
 
     def __init__(
         self,
