@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, AnyStr, TextIO
 
 from torchx.schedulers.api import Stream
 from torchx.specs import AppState, parse_app_handle
@@ -144,11 +144,25 @@ def _copy(
     from nemo_run.run.torchx_backend.schedulers.api import LogQuery
 
     query = LogQuery(role=role, replica=replica, stream=streams or Stream.COMBINED, follow=follow)
-    # Blocks of many lines: a million lines one by one would take seconds.
-    for text in scheduler.log_text(app_id, query):
-        body, newline = (text[:-1], "\n") if text.endswith("\n") else (text, "")
-        file.write(prefix + body.replace("\n", "\n" + prefix) + newline)
-        file.flush()
+    out = getattr(file, "buffer", None)
+    if out is None:
+        for text in scheduler.log_text(app_id, query):
+            file.write(prefix + _prefixed(text, prefix, "\n"))
+            file.flush()
+        return
+    # Bytes, in blocks of many lines: a million lines one by one would take seconds.
+    file.flush()
+    start = prefix.encode()
+    for block in scheduler.log_bytes(app_id, query):
+        out.write(start)
+        out.write(_prefixed(block, start, b"\n"))
+        out.flush()
+
+
+def _prefixed(text: AnyStr, prefix: AnyStr, newline: AnyStr) -> AnyStr:
+    """Return ``text`` with ``prefix`` before every line but the first."""
+    lines = text.replace(newline, newline + prefix)
+    return lines[: len(lines) - len(prefix)] if text.endswith(newline) else lines
 
 
 def _prefix(file: TextIO, text: str) -> str:

@@ -165,6 +165,10 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
 
     # Hooks with an answer that fits most backends.
 
+    def _bytes(self, ref: JobRef, query: LogQuery) -> Iterator[bytes]:
+        """Yield what `_lines` yields, encoded."""
+        return (text.encode("utf-8", "replace") for text in self._lines(ref, query))
+
     def _kill(self, ref: JobRef) -> None:
         """End the job at once, without giving it time to clean up."""
         self._stop(ref)
@@ -371,6 +375,15 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
 
     def log_text(self, app_id: str, query: LogQuery) -> Iterator[str]:
         """Return log text in blocks of whole lines; see `log_iter`, which is slower."""
+        ref = self._log_ref(app_id, query)
+        return iter(()) if ref is None else self._lines(ref, query)
+
+    def log_bytes(self, app_id: str, query: LogQuery) -> Iterator[bytes]:
+        """Return the same as UTF-8, for copying; where logs are files they are not decoded."""
+        ref = self._log_ref(app_id, query)
+        return iter(()) if ref is None else self._bytes(ref, query)
+
+    def _log_ref(self, app_id: str, query: LogQuery) -> JobRef | None:
         record = self._get(app_id)
         role = next((role for role in record.roles if role.name == query.role), None)
         if role is None or not 0 <= query.replica < role.replicas:
@@ -381,8 +394,7 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
                 backend=record.scheduler,
                 operation="logs",
             )
-        ref = self._ref(record)
-        return iter(()) if ref is None else self._lines(ref, query)
+        return self._ref(record)
 
     def tail(self, app_id: str, query: LogQuery, lines: int) -> Sequence[str]:
         """Return the last lines of a log as it is now."""

@@ -264,16 +264,15 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
             _stop_all(_directories(ref), grace_s=0)
 
     def _lines(self, ref: JobRef, query: LogQuery) -> Iterator[str]:
+        return (block.decode("utf-8", "replace") for block in self._bytes(ref, query))
+
+    def _bytes(self, ref: JobRef, query: LogQuery) -> Iterator[bytes]:
         if _legacy.is_legacy(ref):
             record = self._legacy_record(ref.native_id)
             old = Path(record.log_dir if record else "", query.role, str(query.replica))
             return _logfiles.read(old, query)
         directory = _replica_dir(Path(ref.where["log_dir"]), query.role, query.replica)
-
-        def ended() -> bool:
-            return _attended(directory).is_final
-
-        return _logfiles.read(directory, query, ended)
+        return _logfiles.read(directory, query, lambda: _attended(directory).is_final)
 
     def _legacy_record(self, app_id: str) -> JobRecord | None:
         return _legacy.find_local_job(Path(get_nemorun_home()) / _legacy.LOCAL_INDEX, app_id)
