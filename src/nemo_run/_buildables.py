@@ -196,33 +196,34 @@ def buildables(root: Any) -> Iterator[fdl.Buildable[Any]]:
         waiting.extend(reversed(list(children(value))))
 
 
-def from_dataclass(instance: Any, make_config: Callable[..., Any]) -> Any:
+def from_dataclass(instance: Any, kind: type[fdl.Buildable[Any]]) -> Any:
     """Turn a dataclass instance, and those inside its fields, into configs of their classes.
 
     Fields that the constructor does not take are left to it.
     """
-    return _convert(instance, make_config, {})
+    return _convert(instance, kind, {})
 
 
-def _convert(value: Any, make_config: Callable[..., Any], memo: dict[int, Any]) -> Any:
+def _convert(value: Any, kind: type[fdl.Buildable[Any]], memo: dict[int, Any]) -> Any:
     if type(value) in _ATOMS:
         return value
     if id(value) in memo:
         return memo[id(value)]
     converted = value
     if is_dataclass_instance(value):
-        converted = make_config(
+        converted = make(
+            kind,
             type(value),
-            **{
-                field.name: _convert(getattr(value, field.name), make_config, memo)
+            {
+                field.name: _convert(getattr(value, field.name), kind, memo)
                 for field in dataclasses.fields(value)
                 if field.init
             },
         )
     elif type(value) in (list, tuple):
-        converted = type(value)(_convert(item, make_config, memo) for item in value)
+        converted = type(value)(_convert(item, kind, memo) for item in value)
     elif type(value) is dict:
-        converted = {key: _convert(item, make_config, memo) for key, item in value.items()}
+        converted = {key: _convert(item, kind, memo) for key, item in value.items()}
     memo[id(value)] = converted
     return converted
 

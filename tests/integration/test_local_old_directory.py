@@ -99,6 +99,7 @@ def test_looking_does_not_change_the_old_directory(old: Path) -> None:
     assert (old / ".local_jobs.json").read_bytes() == index
 
 
+@pytest.mark.slow
 def test_its_tasks_can_be_seen_and_it_can_be_run_again(old: Path, tmp_path: Path) -> None:
     path = write(
         tmp_path,

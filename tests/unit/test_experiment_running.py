@@ -37,7 +37,7 @@ class TestOrder:
         file = tmp_path / "order"
         with experiment() as exp:
             for name in "abc":
-                exp.add(stamp(file, name, 1.0), name=name)
+                exp.add(stamp(file, name, 0.6), name=name)
             exp.run()
         lines = file.read_text().split()
         assert {line[1] for line in lines[:3]} == {"+"}
@@ -66,7 +66,7 @@ class TestOrder:
     def test_a_job_starts_as_soon_as_its_own_dependencies_have_ended(self, tmp_path: Path) -> None:
         file = tmp_path / "order"
         with experiment() as exp:
-            exp.add(stamp(file, "s", 1.5), name="slow")
+            exp.add(stamp(file, "s", 1.0), name="slow")
             quick = exp.add(stamp(file, "q"), name="quick")
             exp.add(stamp(file, "n"), name="next", dependencies=[quick])
             exp.run()
@@ -190,15 +190,7 @@ class TestOutcome:
             exp.run()
         exp.raise_if_failed()
 
-    def test_retries_count(self, tmp_path: Path) -> None:
-        mark = tmp_path / "tries"
-        text = f"echo x >> '{mark}'; [ $(wc -l < '{mark}') = 2 ]"
-        with experiment() as exp:
-            exp.add(script(text), executor=run.LocalExecutor(retries=3), name="a")
-            exp.run()
-        assert states(exp) == {"a": "SUCCEEDED"}
-        assert mark.read_text() == "x\nx\n"
-
+    @pytest.mark.slow
     def test_a_job_waits_for_the_last_retry_of_its_dependency(self, tmp_path: Path) -> None:
         mark = tmp_path / "tries"
         text = f"echo x >> '{mark}'; [ $(wc -l < '{mark}') = 2 ]"
@@ -222,7 +214,7 @@ class TestGroups:
     def test_members_run_side_by_side_under_numbered_names(self, tmp_path: Path) -> None:
         file = tmp_path / "order"
         with experiment() as exp:
-            exp.add([stamp(file, "a", 1.0), stamp(file, "b", 1.0)], name="pair")
+            exp.add([stamp(file, "a", 0.6), stamp(file, "b", 0.6)], name="pair")
             exp.run()
         assert states(exp) == {"pair": "SUCCEEDED"}
         assert {line[1] for line in file.read_text().split()[:2]} == {"+"}
@@ -251,7 +243,7 @@ class TestGroups:
 
     def test_a_member_that_finishes_first_does_not_end_the_others(self) -> None:
         with experiment() as exp:
-            exp.add([script("sleep 0.7; echo late"), script("true")], name="g")
+            exp.add([script("sleep 0.5; echo late"), script("true")], name="g")
             exp.run()
         assert states(exp) == {"g": "SUCCEEDED"}
         logs = Path(exp._exp_dir).glob("g/nemo_run/*/g-0/0/combined.log")
@@ -377,18 +369,18 @@ class TestDetaching:
         file = tmp_path / "order"
         started = time.monotonic()
         with experiment() as exp:
-            first = exp.add(stamp(file, "a", 1.2), name="a")
+            first = exp.add(stamp(file, "a", 0.8), name="a")
             exp.add(stamp(file, "b"), name="b", dependencies=[first])
             exp.run(detach=True)
         assert "a-" not in (file.read_text() if file.exists() else "")
         exp.wait()
-        assert time.monotonic() - started > 1
+        assert time.monotonic() - started > 0.7
         assert file.read_text().split() == ["a+", "a-", "b+", "b-"]
         assert states(exp) == {"a": "SUCCEEDED", "b": "SUCCEEDED"}
 
     def test_a_job_that_waits_can_be_cancelled(self) -> None:
         with experiment() as exp:
-            first = exp.add(script("sleep 1"), name="a")
+            first = exp.add(script("sleep 0.7"), name="a")
             exp.add(script("true"), name="b", dependencies=[first])
             exp.run(detach=True)
         exp.cancel("b")
@@ -494,11 +486,8 @@ class TestThreads:
 
 
 class TestPlaces:
-    @pytest.mark.parametrize(
-        "name", ["with space", "it's", 'say "hi"', "naïve", "two\nlines", "$X"]
-    )
-    def test_the_home_may_have_any_name(self, tmp_path: Path, name: str) -> None:
-        run.config.set_nemorun_home(str(tmp_path / name))
+    def test_the_home_may_have_any_name(self, tmp_path: Path) -> None:
+        run.config.set_nemorun_home(str(tmp_path / 'it\'s "my" home\n$X naïve'))
         with experiment() as exp:
             exp.add(script("echo hi"), name="a")
             exp.add(run.Partial(tasks.say, text="hi"), name="b")

@@ -8,20 +8,20 @@ say, so another one goes on where it was. Each step is written down before the n
 from __future__ import annotations
 
 import argparse
+import functools
 import logging
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
 from torchx.specs import AppState, make_app_handle, parse_app_handle
 
 from nemo_run._home import get_nemorun_home
+from nemo_run._parallel import in_parallel
 from nemo_run._records import new_tag
 from nemo_run.exceptions import BackendError, NemoRunError
 from nemo_run.run import _order
@@ -119,7 +119,7 @@ class Conductor:
             for index in live:
                 self._poll_job(index)
         else:
-            self._in_parallel(self._poll_job, live)
+            in_parallel(self._poll_job, live, workers=self._workers)
 
     def cancel(self, indices: Sequence[int] | None = None, *, at_once: bool = False) -> None:
         """End jobs, all by default; those not started yet never will be.
@@ -131,7 +131,8 @@ class Conductor:
         chosen = [index for index in wanted if not self.states[index].ended]
         for index in chosen:
             self._cancel_unstarted(index)
-        self._in_parallel(lambda index: self._cancel_job(index, at_once), chosen)
+        cancel = functools.partial(self._cancel_job, at_once=at_once)
+        in_parallel(cancel, chosen, workers=self._workers)
 
     def _cancel_unstarted(self, index: int) -> None:
         for member in self.states[index].members:
@@ -157,7 +158,7 @@ class Conductor:
                     _end(member, AppState.CANCELLED, _order.reason(needed, job.run_if))
                 self.write_down(index)
         if ready:
-            self._in_parallel(self._launch_job, ready)
+            in_parallel(self._launch_job, ready, workers=self._workers)
             self._launched_at = time.monotonic()
 
     def _launch_job(self, index: int) -> None:
@@ -196,12 +197,17 @@ class Conductor:
         return self._runner.schedule(info)
 
     def _poll_job(self, index: int) -> None:
-        changed = False
-        for member in self.states[index].members:
+        state = self.states[index]
+        before = state.state
+        for member in state.members:
             if member.handle and not member.ended:
-                changed |= _take(member, self._ask(member))
-        if changed:
+                _take(member, self._ask(member))
+        if state.ended:
             self.write_down(index)
+        elif state.state is not before:
+            # Whoever wants to know asks the backend, as we did.
+            self._tell_job(index)
+            self.on_change(index)
 
     def _ask(self, member: MemberState) -> JobStatus | None:
         try:
@@ -248,16 +254,6 @@ class Conductor:
             [member.handle for member in members], [member.state for member in members]
         )
 
-    def _in_parallel(self, act: Callable[[int], None], indices: Sequence[int]) -> None:
-        if len(indices) <= 1:
-            for index in indices:
-                act(index)
-            return
-        with ThreadPoolExecutor(min(self._workers, len(indices))) as pool:
-            futures = [pool.submit(copy_context().run, act, index) for index in indices]
-        for future in futures:
-            future.result()
-
     def _pause_s(self) -> float:
         """Look often at young jobs, seldom at old ones; the fastest backend sets the pace."""
         age_s = time.monotonic() - self._launched_at
@@ -275,22 +271,12 @@ def _end(member: MemberState, state: AppState, message: str) -> None:
         member.state, member.message, member.ended_at = state, message, time.time()
 
 
-def _take(member: MemberState, status: JobStatus | None) -> bool:
-    """Take over what a backend said; tells whether that was news."""
-    if status is None:
-        return False
-    news = {
-        "state": status.state,
-        "message": status.message,
-        "exit_code": status.exit_code,
-        "started_at": status.started_at,
-        "ended_at": status.ended_at,
-    }
-    if all(getattr(member, name) == value for name, value in news.items()):
-        return False
-    for name, value in news.items():
-        setattr(member, name, value)
-    return True
+def _take(member: MemberState, status: JobStatus | None) -> None:
+    """Take over what a backend said, if it said something."""
+    if status is not None:
+        member.state, member.message = status.state, status.message
+        member.exit_code = status.exit_code
+        member.started_at, member.ended_at = status.started_at, status.ended_at
 
 
 def spawn(directory: ExperimentDirectory) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from nemo_run._fiddle import fdl
@@ -14,7 +15,7 @@ from nemo_run.run.task import direct_run_fn
 def run(
     fn_or_script: Partial[Any] | Script,
     executor: Executor | None = None,
-    plugins: ExperimentPlugin | list[ExperimentPlugin] | None = None,
+    plugins: ExperimentPlugin | Sequence[ExperimentPlugin] | None = None,
     name: str = "",
     dryrun: bool = False,
     direct: bool = False,

@@ -223,7 +223,7 @@ class Experiment(ConfigurableMixin):
         task: Partial[Any] | Script | Sequence[Partial[Any] | Script],
         executor: Executor | Sequence[Executor] | None = None,
         name: str = "",
-        plugins: list[ExperimentPlugin] | None = None,
+        plugins: Sequence[ExperimentPlugin] | None = None,
         tail_logs: bool = False,
         dependencies: list[str] | None = None,
         run_if: RunIf = "succeeded",
@@ -258,7 +258,7 @@ class Experiment(ConfigurableMixin):
             _check_travels(item)
         shared: dict[str, Any] = {
             "id": job_id,
-            "plugins": plugins,
+            "plugins": None if plugins is None else list(plugins),
             "tail_logs": tail_logs,
             "dependencies": dependencies,
             "name": name,
@@ -289,7 +289,7 @@ class Experiment(ConfigurableMixin):
 
     def _apply_plugins(
         self,
-        plugins: list[ExperimentPlugin] | None,
+        plugins: Sequence[ExperimentPlugin] | None,
         tasks: Sequence[Any],
         executors: Sequence[Executor],
     ) -> None:
@@ -685,8 +685,8 @@ class Experiment(ConfigurableMixin):
         """Ask all jobs to end; being interrupted again, kill them."""
         if self._conductor.ended:
             return
-        self.console.print("Ending all jobs; press Ctrl-C again to kill them at once.")
         try:
+            self.console.print("Ending all jobs; press Ctrl-C again to kill them at once.")
             self._conductor.cancel()
         except KeyboardInterrupt:
             self.console.print("Killing all jobs.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchx.specs import AppDef, AppState, is_terminal
 
+from nemo_run import _buildables
 from nemo_run.config import Config, ConfigurableMixin, Partial, Script
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.serialization._decode import split_stored
@@ -43,7 +44,7 @@ class Job(ConfigurableMixin):
     handle: str = ""
     launched: bool = False
     state: AppState = AppState.UNSUBMITTED
-    plugins: list[ExperimentPlugin] | None = None
+    plugins: Sequence[ExperimentPlugin] | None = None
     tail_logs: bool = False
     dependencies: list[str] = field(default_factory=list)
     name: str = ""
@@ -139,12 +140,12 @@ class JobGroup(ConfigurableMixin):
     """
 
     id: str
-    tasks: list[Task] | list[str] | str
-    executors: Executor | list[Executor]
+    tasks: Sequence[Task] | Sequence[str] | str
+    executors: Executor | Sequence[Executor]
     handles: list[str] = field(default_factory=list)
     launched: bool = False
     states: list[AppState] = field(default_factory=list)
-    plugins: list[ExperimentPlugin] | None = None
+    plugins: Sequence[ExperimentPlugin] | None = None
     tail_logs: bool = False
     dependencies: list[str] = field(default_factory=list)
     name: str = ""
@@ -152,7 +153,7 @@ class JobGroup(ConfigurableMixin):
 
     def __post_init__(self) -> None:
         executors = self._executor_list()
-        if isinstance(self.tasks, list) and len(executors) not in (1, len(self.tasks)):
+        if not isinstance(self.tasks, str) and len(executors) not in (1, len(self.tasks)):
             raise ConfigError(
                 f"Group {self.id!r} has {len(self.tasks)} tasks and {len(executors)} executors. "
                 "Give one executor for all, or one for each task."
@@ -168,12 +169,12 @@ class JobGroup(ConfigurableMixin):
                 f"{type(executors[0]).__name__} cannot run a group of tasks. Add them one by one."
             )
 
-    def task_list(self) -> list[Task] | list[str]:
+    def task_list(self) -> Sequence[Task] | Sequence[str]:
         """Return the tasks, each as text where the group was stored."""
         return split_stored(self.tasks) if isinstance(self.tasks, str) else self.tasks
 
     def _executor_list(self) -> list[Executor]:
-        return self.executors if isinstance(self.executors, list) else [self.executors]
+        return list(self.executors) if isinstance(self.executors, Sequence) else [self.executors]
 
     @property
     def state(self) -> AppState:
@@ -317,16 +318,12 @@ def _as_task(found: Any) -> Task:
 
 
 def _serialize_job(job: Job | JobGroup, **instead: Any) -> str:
-    config = Config(type(job), bind_args=False)
+    fields: dict[str | int, Any] = {}
     for name in type(job).__dataclass_fields__:
-        if name == "run_if" and job.run_if == "succeeded":
-            continue  # a field that 0.12 does not know
-        setattr(config, name, instead.get(name, getattr(job, name)))
-    if "tasks" in instead:
-        config.tasks = instead["tasks"]
-    if "task" in instead:
-        config.task = None
-    return ZlibJSONSerializer().serialize(config)
+        fields[name] = instead[name] if name in instead else getattr(job, name)
+    if job.run_if == "succeeded":
+        del fields["run_if"]  # a field that 0.12 does not know
+    return ZlibJSONSerializer().serialize(_buildables.make(Config, type(job), fields))
 
 
 def _serialize_task(task: Any) -> str:

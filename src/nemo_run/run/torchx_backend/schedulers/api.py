@@ -469,7 +469,7 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
                 "restarts": status.restarts,
             },
         )
-        if seen == record:
+        if seen == record or not (self.OUTLIVES_MACHINE or seen.is_terminal):
             return status
         return _recorded(self._put(replace(seen, last_seen_at=time.time())))
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
 import logging
 import os
 import pprint
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -28,6 +28,7 @@ from torchx.specs import AppDef, AppState, Role
 from nemo_run import _legacy, _replica
 from nemo_run._credentials import mask_environment
 from nemo_run._home import get_nemorun_home
+from nemo_run._parallel import in_parallel
 from nemo_run._records import JobRecord, JobRef
 from nemo_run._replica import ReplicaSpec, ReplicaStatus, SlotRequest
 from nemo_run.core.execution.base import Executor
@@ -313,10 +314,8 @@ def _attended(directory: Path) -> ReplicaStatus:
 
 def _stop_all(directories: Sequence[Path], grace_s: float | None = None) -> None:
     """End replicas side by side, so that stubborn ones do not add up."""
-    if directories:
-        with ThreadPoolExecutor(len(directories)) as pool:
-            for ended in [pool.submit(_replica.stop, d, grace_s=grace_s) for d in directories]:
-                ended.result()
+    stop = functools.partial(_replica.stop, grace_s=grace_s)
+    in_parallel(stop, directories, workers=len(directories))
 
 
 def _message(status: ReplicaStatus) -> str:

@@ -1,0 +1,28 @@
+"""Do the same to several things at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def in_parallel(act: Callable[[T], Any], items: Sequence[T], *, workers: int = 16) -> None:
+    """Call ``act`` with each item, in threads that see the caller's context variables.
+
+    The first error is raised once all before it are done. Being interrupted, it returns at once
+    and leaves the calls that have begun to themselves: they may be waiting for a job to end.
+    """
+    if len(items) <= 1:
+        for item in items:
+            act(item)
+        return
+    pool = ThreadPoolExecutor(min(workers, len(items)))
+    try:
+        for future in [pool.submit(copy_context().run, act, item) for item in items]:
+            future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
