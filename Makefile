@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test bench chaos docs format clean
+.PHONY: help setup demo check static unit test bench chaos docs format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -28,11 +28,16 @@ demo: .venv-demo/.installed ## Train a small model several times, pick the best,
 	touch $@
 
 check: setup ## Format, lint, types, docs and the fast tests
+	$(MAKE) --no-print-directory -j2 --output-sync=target static unit
+
+static: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+
+unit: setup
 	$(PYTEST) -q -n 2 --dist worksteal -m "not slow" tests
-	$(MAKE) --no-print-directory docs
 
 test: check ## Everything: `make check`, then the slow suites against real engines
 	$(PYTEST) -q -m slow tests

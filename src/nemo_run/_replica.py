@@ -322,9 +322,9 @@ def _submit_error(directory: Path, reason: str, *, verb: str = "started") -> Sub
 
 def _supervise(directory: Path, payload: bytes) -> str:
     """Start a supervisor and return its answer."""
-    package = str(Path(_supervisor.__file__).parent)
+    folder = str(Path(_supervisor.__file__).parent.parent)
     env = {name: os.environ[name] for name in _SUPERVISOR_ENV if name in os.environ}
-    command = [sys.executable, "-I", "-S", "-c", _BOOT, package, str(directory.absolute())]
+    command = [sys.executable, "-I", "-S", "-c", _BOOT, folder, str(directory.absolute())]
     try:
         # A new session at once: Ctrl-C in the terminal is for us, not for it.
         process = subprocess.Popen(

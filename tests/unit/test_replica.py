@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 
 from nemo_run import _replica, _supervisor
 from nemo_run._replica import ReplicaSpec, ReplicaStatus, SlotRequest
+from nemo_run._supervisor import processes
+from nemo_run._supervisor.logs import LogClock
 from nemo_run.exceptions import BackendUnavailableError, ConfigError, RecordError, SubmitError
 
 LONG = "exec sleep 60"
@@ -88,7 +90,11 @@ class Replica:
         here = _supervisor.here()
         there = " ".join(change(here.split(" ")))
         for file in (self.directory / ".replica").iterdir():
-            file.write_text(file.read_text().replace(here, there))
+            # Whole, as ours are: a supervisor that lives may read it at any time.
+            if here in (text := file.read_text()):
+                other = self.directory / "rewritten"
+                other.write_text(text.replace(here, there))
+                other.rename(file)
 
 
 def kill(process: _supervisor.Process) -> None:
@@ -346,11 +352,10 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         Replica(tmp_path / "file" / "0").sh("exit 0", cwd="/")
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
-def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(SubmitError, match="Permission denied"):
-        Replica(tmp_path / "0").sh("exit 0", cwd="/")
+def test_a_directory_that_cannot_be_written_is_refused() -> None:
+    # Not even root can make a directory there.
+    with pytest.raises(SubmitError, match="could not be started"):
+        Replica(Path("/proc/self/0")).sh("exit 0", cwd="/")
 
 
 @pytest.mark.parametrize(
@@ -437,7 +442,7 @@ def test_children_of_threads_are_found_below_a_process() -> None:
         "threading.Thread(target=lambda: subprocess.run(['sleep', '60'])).start()"
     )
     with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as process:
-        found = eventually(lambda: _supervisor._tree(process.pid))
+        found = eventually(lambda: processes._tree(process.pid))
         os.killpg(process.pid, signal.SIGKILL)
     assert [row.group for row in found] == [process.pid]
 
@@ -728,13 +733,102 @@ def test_a_process_id_that_was_reused_is_not_mistaken() -> None:
 
 def test_without_proc_ps_tells_the_same() -> None:
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
-        row = _supervisor._row_of_ps(process.pid)
-        again = _supervisor._row_of_ps(process.pid)
+        row = processes._row_of_ps(process.pid)
+        again = processes._row_of_ps(process.pid)
         process.kill()
     assert row is not None
     assert again is not None
     assert (row.pid, row.group, row.birth) == (process.pid, process.pid, again.birth)
-    assert _supervisor._row_of_ps(process.pid) is None
+    assert processes._row_of_ps(process.pid) is None
+
+
+# The clock of the log
+
+
+def clock(replica: Replica) -> list[tuple[float, int]]:
+    file = replica.directory / ".replica" / "clock"
+    rows = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+    assert [float(when) for when, _ in rows] == sorted(float(when) for when, _ in rows)
+    return [(float(when), int(size)) for when, size in rows]
+
+
+def test_the_clock_tells_when_the_log_was_how_long(replica: Replica) -> None:
+    script, gate = gated(replica, "echo later")
+    replica.sh(f"echo soon; {script}")
+    eventually(lambda: clock(replica)[-1:] and clock(replica)[-1][1] == len("soon\n"))
+    between = time.time()
+    gate.touch()
+    replica.end()
+    sizes = [size for _, size in clock(replica)]
+    assert (sizes[0], sizes[-1]) == (0, len("soon\nlater\n"))
+    assert {size for when, size in clock(replica) if when < between - 0.1} == {0, len("soon\n")}
+
+
+def test_the_clock_notes_the_start_and_the_end_of_each_attempt(replica: Replica) -> None:
+    replica.sh("echo ran; exit 1", retries=1).end()
+    second = replica.log().rindex("ran")
+    assert [size for _, size in clock(replica)] == [0, 4, second, second + 4]
+
+
+def test_the_clock_of_a_silent_program_notes_no_more_than_that(replica: Replica) -> None:
+    replica.sh("sleep 2.2").end()
+    assert [size for _, size in clock(replica)] == [0, 0]
+
+
+def test_the_clock_of_a_program_that_writes_all_the_time_notes_once_a_second(
+    replica: Replica,
+) -> None:
+    status = replica.sh("for i in $(seq 150); do echo $i; sleep 0.01; done").end()
+    assert status.ended_at is not None
+    assert status.started_at is not None
+    assert 3 <= len(clock(replica)) <= 3 + (status.ended_at - status.started_at)
+
+
+def test_what_was_written_without_a_supervisor_is_noted_with_its_own_time(replica: Replica) -> None:
+    script, gate = gated(replica, "echo ran")
+    replica.sh(script).running()
+    replica.kill_supervisor()
+    gate.touch()
+    eventually(lambda: replica.status.is_final)
+    written = (replica.directory / "combined.log").stat().st_mtime
+    time.sleep(0.2)
+    _replica.adopt(replica.directory)
+    replica.end()
+    when, size = clock(replica)[-1]
+    assert size == len("ran\n")
+    assert when == pytest.approx(written, abs=0.01)
+
+
+def test_streams_that_are_separate_have_no_clock(replica: Replica) -> None:
+    replica.sh("echo out", separate=True).end()
+    assert clock(replica) == []
+
+
+def test_a_clock_that_cannot_be_written_costs_nothing(replica: Replica) -> None:
+    (replica.directory / ".replica" / "clock").mkdir(parents=True)
+    assert replica.sh("echo ran; exit 4").end().exit_code == 4
+    assert replica.log() == "ran\n"
+
+
+@pytest.mark.parametrize("before", ["", "\0" * 40])
+def test_the_times_of_a_log_never_decrease(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    """Not when the clock of the machine is set back, and not after what a power cut left."""
+    (replica.directory / ".replica").mkdir(parents=True)
+    log = replica.directory / "combined.log"
+    file = replica.directory / ".replica" / "clock"
+    file.write_text(before)
+    files = replica.files
+    first, second = LogClock(files), LogClock(files)
+    for now, noting in [(500.0, first), (400.0, first), (300.0, second), (600.0, second)]:
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        with log.open("a") as out:
+            out.write("line\n")
+        noting.look(always=True)
+    files.close()
+    rows = [line.split() for line in file.read_text().removeprefix(before).splitlines()]
+    assert rows == [["500.000", "5"], ["500.000", "10"], ["500.000", "15"], ["600.000", "20"]]
 
 
 # Full disks
@@ -784,6 +878,7 @@ def test_a_disk_that_fills_up_costs_neither_exit_code_nor_state(
     eventually(lambda: replica.status.is_final)
     assert (replica.status.state, replica.status.exit_code) == ("failed", 9)
     assert replica.log() == "before\n"
+    assert all(size <= len("before\n") for _, size in clock(replica))
 
 
 # Slots

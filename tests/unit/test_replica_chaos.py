@@ -26,9 +26,9 @@ pytestmark = pytest.mark.slow
 # latter may be slow to say that it starts.
 MORTAL = """
 import os, sys, time
-package, directory, generation, count, token, slow_s = sys.argv[1:]
-sys.path.append(package)
-import _supervisor
+folder, directory, generation, count, token, slow_s = sys.argv[1:]
+sys.path.append(folder)
+import _supervisor.supervisor
 
 class Mortal:
     age, left = 0, int(count)
@@ -57,7 +57,10 @@ class Mortal:
 
         return call
 
-_supervisor.os = Mortal()
+mortal = Mortal()
+for name, module in list(sys.modules.items()):
+    if name.startswith("_supervisor.") and hasattr(module, "os"):
+        module.os = mortal
 _supervisor.main([directory])
 """
 
@@ -93,10 +96,10 @@ def start_a_mortal(
         slots=(SlotRequest.jobs(1),),
         slots_dir=str(directory / "slots"),
     )
-    package = str(Path(_supervisor.__file__).parent)
+    folder = str(Path(_supervisor.__file__).parent.parent)
     settings = [generation, count, directory / "token", slow_s]
     subprocess.run(
-        [sys.executable, "-I", "-S", "-c", MORTAL, package, str(directory), *map(str, settings)],
+        [sys.executable, "-I", "-S", "-c", MORTAL, folder, str(directory), *map(str, settings)],
         input=spec.pack(),
         capture_output=True,
         start_new_session=True,

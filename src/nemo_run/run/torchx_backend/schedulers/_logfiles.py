@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -20,6 +21,8 @@ LAST_BYTES = 1 << 16
 PAUSE_S = (0.02, 0.2)
 CLOCK = ".replica/clock"
 """Lines ``<seconds since the epoch> <bytes in the log by then>``."""
+
+_CLOCK_LINE = re.compile(r"^(\d+\.\d+) +(\d+) *$", re.MULTILINE)
 
 
 def read(
@@ -126,10 +129,14 @@ def _range(
 
 def _clock(directory: Path) -> tuple[list[float], list[int]]:
     try:
-        rows = [line.split() for line in (directory / CLOCK).read_text().splitlines()]
+        text = (directory / CLOCK).read_text(errors="replace")
     except FileNotFoundError:
         return [], []
-    return [float(when) for when, _ in rows], [int(size) for _, size in rows]
+    times, sizes = [], []
+    for when, size in _CLOCK_LINE.findall(text):  # a power failure may have left rubbish
+        times.append(float(when))
+        sizes.append(int(size))
+    return times, sizes
 
 
 def _size_at(times: list[float], sizes: list[int], when: float) -> int:

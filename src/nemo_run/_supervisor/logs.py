@@ -1,0 +1,109 @@
+"""The logs of a replica, what we write there, and when they had which length."""
+
+# ruff: noqa: PTH116, PTH118, PTH211
+
+from __future__ import annotations
+
+import os
+import time
+
+from .files import Files
+from .records import Spec
+
+CLOCK = "clock"
+CLOCK_S = 1.0
+
+
+def open_logs(directory: bytes, *, separate: bool) -> list[int]:
+    """Open the files for standard output and standard error; make the links beside them."""
+    if separate:
+        return [_open_log(os.path.join(directory, name)) for name in (b"stdout.log", b"stderr.log")]
+    log = _open_log(os.path.join(directory, b"combined.log"))
+    for name in (b"stdout.log", b"stderr.log"):
+        try:
+            os.symlink(b"combined.log", os.path.join(directory, name))
+        except OSError:
+            continue  # it is there, or there are no links here: combined.log has everything
+    return [log, os.dup(log)]
+
+
+def _open_log(path: bytes, mode: int = os.O_WRONLY) -> int:
+    return os.open(path, mode | os.O_APPEND | os.O_CREAT, 0o644)
+
+
+def announce(directory: bytes, spec: Spec, number: int) -> None:
+    """Separate the output of an attempt from that of the one before."""
+    line = f"----- nemo_run: attempt {number} of {spec.retries + 1} -----\n".encode()
+    for name in (b"stdout.log", b"stderr.log") if spec.separate else (b"combined.log",):
+        log = _open_log(os.path.join(directory, name), os.O_RDWR)
+        try:
+            size = os.fstat(log).st_size
+            ends_a_line = size == 0 or os.pread(log, 1, size - 1) == b"\n"
+            os.write(log, line if ends_a_line else b"\n" + line)
+        except OSError:
+            continue  # a full disk: the program will say so itself
+        finally:
+            os.close(log)
+
+
+class LogClock:
+    """Notes how long the log was when, so that its lines can be chosen by time.
+
+    A line ``<seconds since the epoch> <bytes>`` says that so many bytes were written by then. The
+    times never decrease. Streams in files of their own have no clock, and without room for it, or
+    without a supervisor, it pauses.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.log = os.path.join(files.directory, b"combined.log")
+        self.noted_bytes: int | None = None  # not known before the last line was read
+        self.looked_at = 0.0
+        self.due = 0.0  # monotonic
+
+    def rest_s(self) -> float:
+        """How long it is until the next look."""
+        return self.due - time.monotonic()
+
+    def look(self, *, always: bool = False) -> None:
+        """Note a change of the log if it is time to look; ``always`` for a line in any case."""
+        if self.rest_s() > 0 and not always:
+            return
+        self.due = time.monotonic() + CLOCK_S
+        try:
+            self._look(always)
+        except FileNotFoundError:
+            self.due = float("inf")  # there is no such log
+        except OSError:
+            return  # a full disk: choosing by time is less exact, and that is all
+
+    def _look(self, always: bool) -> None:
+        if self.noted_bytes is None:
+            self.looked_at, self.noted_bytes = self._last_line()
+        stat = os.stat(self.log)
+        now = time.time()
+        changed = stat.st_size != self.noted_bytes
+        if changed or always:
+            # The last byte was written when the log was modified: since the look before, and by
+            # now, whatever the clock of a file server says.
+            when = max(self.looked_at, min(stat.st_mtime, now) if changed else now)
+            # Lines of 32 bytes never cross a block, so nobody sees half of one.
+            self._append(b"%14.3f %16d\n" % (when, stat.st_size))
+            self.noted_bytes = stat.st_size
+        self.looked_at = max(self.looked_at, now)
+
+    def _append(self, line: bytes) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        fd = os.open(CLOCK, flags, 0o644, dir_fd=self.files.fd)
+        try:
+            os.write(fd, line)
+        finally:
+            os.close(fd)
+
+    def _last_line(self) -> tuple[float, int]:
+        lines = (self.files.read(CLOCK) or b"").splitlines()
+        try:
+            when, size = lines[-1].split()
+            return float(when), int(size)
+        except (IndexError, ValueError):  # it is new, or the machine went down while it was written
+            return 0.0, -1

@@ -1,0 +1,127 @@
+"""Become the supervisor of a replica that is new, or was left alone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+from .disk import explain, read_all, say
+from .files import LOCK, Files
+from .logs import open_logs
+from .processes import Process, birth_of, distance, here
+from .records import FINAL, Spec, Status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Sequence
+else:
+    import _signal as signal
+
+LOCK_PATIENCE_S = 30.0
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Take over the replica in the directory given; what to run comes on standard input."""
+    (directory,) = arguments
+    # Kept until we can hear them: who cancels at once must not end us instead of the task.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+    payload = read_all(0)
+    if os.fork():
+        os._exit(0)  # so that nobody has to wait for us
+    os.setsid()
+    found = None
+    try:
+        found, answer = take_over(directory, payload)
+    except OSError as error:
+        answer = f"error {explain(error)}"
+    except ValueError as error:
+        answer = f"error {error}"
+    say(1, answer)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    if found is None:
+        return
+    os.chdir("/")
+    files, status, lock_fd = found
+    try:
+        # Only now: the launcher has its answer and does not wait for this any more.
+        from .supervisor import Supervisor
+
+        supervisor = Supervisor(files, status, lock_fd)
+        supervisor.own_this_process()
+        supervisor.run()
+    except BaseException:
+        # Nobody listens; the interpreter's last words go where somebody may look.
+        log = os.open("supervisor.log", os.O_WRONLY | os.O_CREAT, 0o644, dir_fd=files.fd)
+        os.dup2(log, 2)
+        raise
+
+
+def take_over(directory: str, payload: bytes) -> tuple[tuple[Files, Status, int] | None, str]:
+    """Accept a new replica, or go on with one that is left alone.
+
+    The first value is what a supervisor is made of, the second tells how it went: ``ok``, ``busy``
+    (somebody else looks after it), ``ended``, or ``nothing`` (there is nothing to go on with and no
+    payload to start with).
+    """
+    files = Files(directory)
+    deadline = time.monotonic() + LOCK_PATIENCE_S
+    while (lock_fd := files.try_lock(LOCK)) is None:
+        status = files.status()
+        if status is not None and (status.state in FINAL or is_attended(files, status)):
+            return None, "busy"
+        # Somebody has only just taken the lock, and may still fail: wait until it is known.
+        if time.monotonic() > deadline:
+            raise TimeoutError(errno.ETIMEDOUT, "somebody holds its lock and does nothing")
+        time.sleep(0.005)
+    status = files.status()
+    if status is None:
+        if not payload:
+            return None, "nothing"
+        status = _accept(files, Spec(payload))
+    elif status.state in FINAL:
+        files.tidy()
+        return None, "ended"
+    elif distance(status.place) == "away":
+        return None, "busy"
+    else:
+        status.place = here()
+        status.supervisor = Process(os.getpid(), birth_of(os.getpid()))
+        files.write_status(status)
+    return (files, status, lock_fd), "ok"
+
+
+def _accept(files: Files, spec: Spec) -> Status:
+    umask = os.umask(0o022)
+    os.umask(umask)
+    status = Status(
+        token=os.urandom(8).hex(),
+        attempts=spec.retries + 1,
+        limit_s=spec.time_limit_s,
+        grace_s=spec.grace_s,
+    )
+    try:
+        for fd in open_logs(files.directory, separate=spec.separate):
+            os.close(fd)
+        files.write_spec(spec.with_umask(umask))
+        files.write_status(status)
+    except OSError:
+        files.tidy()
+        raise
+    return status
+
+
+def is_attended(files: Files, status: Status) -> bool:
+    """Whether the supervisor that wrote the status lives, or cannot be seen from here."""
+    where = distance(status.place)
+    if where == "here":
+        return status.supervisor.is_alive()
+    if where == "hidden":  # process ids tell nothing here, but locks do
+        lock_fd = files.try_lock(LOCK, shared=True)
+        if lock_fd is None:
+            return True
+        files.unlock(lock_fd)
+    return where == "away"
