@@ -27,12 +27,13 @@ from typing import Any, ClassVar
 from torchx.schedulers.api import Scheduler, Stream
 from torchx.specs import AppDef, AppState, is_terminal
 
-from nemo_run._records import JobRecord, JobRef
 from nemo_run.core.execution.base import Capabilities, Executor
 from nemo_run.exceptions import JobNotFoundError, SubmitError, UnsupportedError
 from nemo_run.run.torchx_backend.schedulers.api import (
     CWD,
     TAG,
+    JobRecord,
+    JobRef,
     JobStatus,
     LogQuery,
     SchedulerMixin,
@@ -99,10 +100,9 @@ class AcmeScheduler(SchedulerMixin[AcmeExecutor, AcmeRequest], Scheduler[dict[st
     EXECUTOR: ClassVar[type[Executor]] = AcmeExecutor
 
     def _plan(self, app: AppDef, executor: AcmeExecutor) -> AcmeRequest:
-        if executor.retries or executor.nodes > 1:
+        if executor.nodes > 1:
             raise UnsupportedError(
-                f"Acme runs a job once and on one node; {executor.retries} retries and "
-                f"{executor.nodes} nodes were asked for. Leave both out."
+                f"Acme runs a job on one node, but {executor.nodes} were asked for. Leave it out."
             )
         role = app.roles[0]
         native_id = app.metadata[TAG]

@@ -88,6 +88,25 @@ if not TYPE_CHECKING:  # to a type checker, any name would exist
         return value
 
 
+_PLANNED = {
+    "DGXCloudExecutor",
+    "DevSpace",
+    "DockerExecutor",
+    "GitArchivePackager",
+    "HybridPackager",
+    "KubeflowExecutor",
+    "LeptonExecutor",
+    "LocalTunnel",
+    "PatternPackager",
+    "SSHTunnel",
+    "SkypilotExecutor",
+    "SkypilotJobsExecutor",
+    "SlurmExecutor",
+    "SlurmRay",
+    "SlurmTemplate",
+}
+
+
 def __dir__() -> list[str]:
     return sorted({*__all__, *_MODULES})
 
@@ -96,6 +115,8 @@ def _suggestion(name: str) -> str:
     # Tools probe for dunder names all the time.
     if name.startswith("__"):
         return ""
+    if name in _PLANNED:
+        return ": it is planned, and not in this release"
     from difflib import get_close_matches
 
     close = get_close_matches(name, [*__all__, *_MODULES], n=1)

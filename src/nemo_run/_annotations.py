@@ -63,6 +63,8 @@ def from_dict(raw: Any, cls: Any) -> Any:
     if dataclasses.is_dataclass(origin) and isinstance(raw, Mapping):
         return _dataclass_from(raw, typing.cast("type[Any]", origin))
     if origin in (list, tuple, set, frozenset) and isinstance(raw, (list, tuple, set, frozenset)):
+        if origin is tuple and args and args[-1] is not Ellipsis and len(args) == len(raw):
+            return tuple(from_dict(value, item) for value, item in zip(raw, args, strict=True))
         item = args[0] if args else Any
         return origin(from_dict(value, item) for value in raw)
     if origin is dict and isinstance(raw, Mapping):

@@ -6,7 +6,6 @@ as it is. A literal one is shown as ``***`` and stored nowhere but in ``<home>/c
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
@@ -19,7 +18,7 @@ from dataclasses import field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from nemo_run._files import PRIVATE_FILE, make_private_directory, swap_whole
+from nemo_run._files import PRIVATE_FILE, make_private_directory, swap_whole, try_lock
 from nemo_run._home import get_nemorun_home
 from nemo_run.exceptions import ConfigError, RecordError
 
@@ -289,19 +288,8 @@ def _locked(path: Path) -> Iterator[None]:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         deadline = time.monotonic() + _LOCK_TIMEOUT_S
-        while not _try_lock(fd) and time.monotonic() < deadline:
+        while not try_lock(fd) and time.monotonic() < deadline:
             time.sleep(_LOCK_POLL_S)
         yield
     finally:
         os.close(fd)
-
-
-def _try_lock(fd: int) -> bool:
-    """Say that there is nothing to wait for: the lock is ours, or cannot be had here at all."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as err:
-        log.debug("no lock for the credentials: %s", err)
-    return True

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
@@ -82,6 +86,20 @@ def _staged(path: Path, data: bytes, mode: int, sync: bool) -> Iterator[Path]:
     finally:
         with suppress(FileNotFoundError):
             staged.unlink()
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the lock of an open file; False where another process holds it.
+
+    It dies with its holder. File systems without locks let everybody through.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as err:
+        log.debug("no locks here: %s", err)
+    return True
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:

@@ -17,12 +17,12 @@ def get_nemorun_home() -> str:
 def set_nemorun_home(path: str | os.PathLike[str]) -> None:
     """Use ``path`` as the home directory of this process from now on."""
     global _chosen
-    _chosen = str(Path(path).expanduser())
+    _chosen = str(Path(path).expanduser().absolute())
 
 
 def home_from(environ: Mapping[str, str]) -> str:
     """Return the home directory that ``environ`` asks for."""
-    return str(Path(environ.get("NEMORUN_HOME") or "~/.nemo_run").expanduser())
+    return str(Path(environ.get("NEMORUN_HOME") or "~/.nemo_run").expanduser().absolute())
 
 
 def ensure_home() -> Path:

@@ -13,8 +13,9 @@ T = TypeVar("T")
 def in_parallel(act: Callable[[T], Any], items: Sequence[T], *, workers: int = 16) -> None:
     """Call ``act`` with each item, in threads that see the caller's context variables.
 
-    The first error is raised once all before it are done. Being interrupted, it returns at once
-    and leaves the calls that have begun to themselves: they may be waiting for a job to end.
+    An error does not keep the others from being called; the first is raised in the end. Being
+    interrupted, it returns at once and leaves the calls that have begun to themselves: they may
+    be waiting for a job to end.
     """
     if len(items) <= 1:
         for item in items:
@@ -22,7 +23,10 @@ def in_parallel(act: Callable[[T], Any], items: Sequence[T], *, workers: int = 1
         return
     pool = ThreadPoolExecutor(min(workers, len(items)))
     try:
-        for future in [pool.submit(copy_context().run, act, item) for item in items]:
-            future.result()
+        futures = [pool.submit(copy_context().run, act, item) for item in items]
+        errors = [future.exception() for future in futures]
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+    for error in errors:
+        if error is not None:
+            raise error

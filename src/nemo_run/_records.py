@@ -102,8 +102,10 @@ class JobRecord:
     message: str = ""
     exit_code: int | None = None
     ui_url: str = ""
+    restarts: int = 0
     submitted_at: float
     last_seen_at: float
+    started_at: float | None = None
     ended_at: float | None = None
     job_dir: str
     log_dir: str = ""
@@ -132,8 +134,10 @@ class JobRecord:
             "message": self.message,
             "exit_code": self.exit_code,
             "ui_url": self.ui_url,
+            "restarts": self.restarts,
             "submitted_at": self.submitted_at,
             "last_seen_at": self.last_seen_at,
+            "started_at": self.started_at,
             "ended_at": self.ended_at,
             "job_dir": self.job_dir,
             "log_dir": self.log_dir,
@@ -163,8 +167,10 @@ class JobRecord:
             message=_text(data.get("message", "")),
             exit_code=_optional(_integer, data.get("exit_code")),
             ui_url=_text(data.get("ui_url", "")),
+            restarts=_integer(data.get("restarts", 0)),
             submitted_at=_number(data["submitted_at"]),
             last_seen_at=_number(data["last_seen_at"]),
+            started_at=_optional(_number, data.get("started_at")),
             ended_at=_optional(_number, data.get("ended_at")),
             job_dir=_text(data["job_dir"]),
             log_dir=_text(data.get("log_dir", "")),

@@ -166,8 +166,8 @@ def dryrun_fn(
     CONSOLE.print(Text(f"Dry run for task {title}:", style="bold cyan"))
     CONSOLE.print(table)
     if executor is not None:
-        about = Table(show_header=False)
-        about.add_row("Executor", _cell(executor))
+        about = Table("Executor")
+        about.add_row(_cell(executor))
         CONSOLE.print(about)
     if build and not isinstance(configured_fn, Script):
         fdl.build(configured_fn)

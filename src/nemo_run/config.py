@@ -123,6 +123,8 @@ class _NemoBuildable(_Drawable):
 
 
 def _has(buildable: fdl.Buildable[Any], name: str) -> bool:
+    if name not in buildable.__arguments__ and name not in buildable.__signature_info__.parameters:
+        return False
     try:
         return hasattr(buildable, name)
     except ValueError:  # a dataclass field whose default only its factory knows
@@ -276,6 +278,8 @@ class Script(ConfigurableMixin):
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if isinstance(self.args, str):
+            raise ConfigError(f"args is a list of words, not the text {self.args!r}.")
         if not (self.path or self.inline):
             raise ConfigError("A Script needs something to run: give it a path or inline text.")
         if not self.entrypoint:
@@ -343,8 +347,11 @@ class Script(ConfigurableMixin):
         """Return the words of a command line in ``path``, or None where it is just a path."""
         if self.inline or self.m or not re.search(r"\S\s+\S", self.path):
             return None
-        if Path(self.path).exists():
-            return None
+        try:
+            if Path(self.path).exists():
+                return None
+        except OSError:  # too long for a path
+            pass
         try:
             words = shlex.split(self.path)
         except ValueError as err:

@@ -179,7 +179,7 @@ def test_what_the_queue_cannot_do_is_refused_before_anything_is_submitted(shell:
                 print("refused:", err)
     """)
 
-    assert "refused: Acme runs a job once" in done.stdout, done.stdout + done.stderr
+    assert "refused: AcmeExecutor does not start failed jobs again" in done.stdout, done.stderr
 
 
 def test_a_dry_run_shows_the_request_without_the_environment(shell: Shell) -> None:

@@ -18,21 +18,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchx.specs import AppState, make_app_handle, parse_app_handle
+from torchx.specs import AppState, is_terminal, make_app_handle
 
 from nemo_run._home import get_nemorun_home
 from nemo_run._parallel import in_parallel
 from nemo_run._records import new_tag
-from nemo_run.exceptions import BackendError, NemoRunError
+from nemo_run.exceptions import BackendError, NemoRunError, RecordError, SubmitError
 from nemo_run.run import _order
 from nemo_run.run._directory import ExperimentDirectory, JobState, MemberState
 from nemo_run.run.job import Job, JobGroup
+from nemo_run.run.torchx_backend.packaging import beside_the_script
 from nemo_run.run.torchx_backend.runner import SESSION, Runner, get_runner
 from nemo_run.run.torchx_backend.schedulers.api import CWD, TAG, JobStatus, get_executor_str
 
 log = logging.getLogger(__name__)
 
 LOG = "_CONDUCTOR.log"
+NOT_LAUNCHED = "could not be launched"
 
 
 class Conductor:
@@ -149,7 +151,7 @@ class Conductor:
             if self._directory.cancel_requested(index):
                 self._cancel_unstarted(index)
                 continue
-            needed = {name: self.states[self._positions[name]].state for name in job.dependencies}
+            needed = {name: self._outcome_of(name) for name in job.dependencies}
             verdict = _order.verdict(needed, job.run_if)
             if verdict == "start":
                 ready.append(index)
@@ -160,6 +162,11 @@ class Conductor:
         if ready:
             in_parallel(self._launch_job, ready, workers=self._workers)
             self._launched_at = time.monotonic()
+
+    def _outcome_of(self, name: str) -> AppState:
+        """Return the state of a job; one that was lost counts as failed for those after it."""
+        state = self.states[self._positions[name]]
+        return AppState.FAILED if state.ended and not is_terminal(state.state) else state.state
 
     def _launch_job(self, index: int) -> None:
         job, state = self._jobs[index], self.states[index]
@@ -181,8 +188,14 @@ class Conductor:
                 member.handle = self._submit(app, executor, recovering)
                 member.state = AppState.SUBMITTED
             except NemoRunError as err:
-                _end(member, AppState.FAILED, f"could not be launched: {err}")
+                _end(member, AppState.FAILED, f"{NOT_LAUNCHED}: {err}")
                 self.launch_errors.append(err)
+            except (OSError, TypeError, ValueError, LookupError) as err:
+                # A defect of a backend's: the other jobs go on all the same.
+                log.exception("%s could not be launched", job.id)
+                why = f"{NOT_LAUNCHED}: {type(err).__name__}: {err}"
+                _end(member, AppState.FAILED, why)
+                self.launch_errors.append(SubmitError(f"Job {job.id} {why}"))
             self.write_down(index)
 
     def _submit(self, app: Any, executor: Any, recovering: bool) -> str:
@@ -216,9 +229,12 @@ class Conductor:
         except BackendError as err:
             log.warning("%s: %s", member.handle, err)
             return None
+        except RecordError as err:
+            member.lost = True
+            return JobStatus(state=AppState.UNKNOWN, message=str(err))
         if status is None:
-            _, _, app_id = parse_app_handle(member.handle)
-            message = f"no record of {app_id} here: was the home directory moved?"
+            member.lost = True
+            message = f"nothing is known of {app_id} here: was the home directory moved?"
             return JobStatus(state=AppState.UNKNOWN, message=message)
         return status
 
@@ -294,7 +310,11 @@ def spawn(directory: ExperimentDirectory) -> None:
             stderr=output,
             pass_fds=[writer],
             start_new_session=True,
-            env={**os.environ, "NEMORUN_HOME": get_nemorun_home()},
+            env={
+                **os.environ,
+                **beside_the_script(os.environ),
+                "NEMORUN_HOME": get_nemorun_home(),
+            },
         )
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:

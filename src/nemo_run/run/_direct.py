@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,3 +58,8 @@ def run_directly(jobs: Sequence[Job], conductor: Conductor) -> None:
         finally:
             member.ended_at = time.time()
             conductor.write_down(index)
+
+
+def is_first_rank() -> bool:
+    """Tell whether this is the one process of a Slurm step that keeps the books."""
+    return not int(os.environ.get("SLURM_PROCID") or 0)

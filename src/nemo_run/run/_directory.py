@@ -8,7 +8,6 @@ process can go on where another was killed).
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import logging
 import os
@@ -22,7 +21,7 @@ from typing import Any
 
 from torchx.specs import AppDef, AppState, Role, is_terminal
 
-from nemo_run._files import read_whole, write_whole
+from nemo_run._files import read_whole, try_lock, write_whole
 from nemo_run._home import get_nemorun_home
 from nemo_run.exceptions import ConfigError, ExperimentNotFoundError, RecordError
 from nemo_run.run._names import directory_for_title
@@ -49,10 +48,12 @@ class MemberState:
     exit_code: int | None = None
     started_at: float | None = None
     ended_at: float | None = None
+    lost: bool = False
+    """Submitted, but nobody knows anything of it: there is nothing to wait for."""
 
     @property
     def ended(self) -> bool:
-        return is_terminal(self.state)
+        return self.lost or is_terminal(self.state)
 
 
 @dataclass
@@ -75,7 +76,13 @@ class JobState:
 
     @property
     def message(self) -> str:
-        return "; ".join(dict.fromkeys(m.message for m in self.members if m.message))
+        """What is said of the members; of a group that failed, by whom."""
+        told = [m.message for m in self.members if m.message]
+        failed = [i for i, m in enumerate(self.members) if m.state is AppState.FAILED]
+        if len(self.members) > 1 and failed:
+            codes = [f"task {i} ended with {self.members[i].exit_code}" for i in failed]
+            told = [*codes, *(m for m in told if m != "cancelled")]
+        return "; ".join(dict.fromkeys(told))
 
     @property
     def exit_code(self) -> int | None:
@@ -228,12 +235,7 @@ class ExperimentDirectory:
         """Keep other conductors away; gives False where there is one. Dies with its holder."""
         descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
+            yield try_lock(descriptor)
         finally:
             os.close(descriptor)
 
@@ -264,12 +266,20 @@ def _app_from_json(data: Mapping[str, Any]) -> AppDef:
 
 def experiments_root(base_dir: str | None = None) -> Path:
     """Return the directory that holds all titles."""
-    return Path(base_dir or get_nemorun_home()).expanduser() / "experiments"
+    return Path(base_dir or get_nemorun_home()).expanduser().absolute() / "experiments"
 
 
 def directory_of(title: str, id: str, base_dir: str | None = None) -> Path:
     """Return where an experiment of that title and id is kept."""
     return experiments_root(base_dir) / directory_for_title(title) / directory_for_title(id)
+
+
+def base_of(path: Path) -> str:
+    """Return the ``base_dir`` of an experiment that is kept at ``path``."""
+    for parent in path.resolve().parents:
+        if parent.name == "experiments":
+            return str(parent.parent)
+    return str(path.resolve().parents[2])
 
 
 def find_directory(id: str, base_dir: str | None = None) -> Path:

@@ -129,7 +129,8 @@ class Progress:
         if self._live is not None:
             return
         state = self._states()[index]
-        if self._shown.get(index) is not state.state:
+        worth_a_line = state.ended or state.state is AppState.RUNNING
+        if worth_a_line and self._shown.get(index) is not state.state:
             self._shown[index] = state.state
             self._console.print(_line(self._jobs[index], state), soft_wrap=True)
 

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from nemo_run.core.serialization._envelope import unseal
 from nemo_run.core.serialization._format import EXTERNAL_MAIN
 from nemo_run.exceptions import ConfigError
 
 
-def main_source() -> str:
-    """Return the source of the running main script; empty where there is none (REPL, notebook)."""
-    main = sys.modules.get("__main__")
-    path = getattr(main, "__file__", None)
-    if not path or (getattr(main, "__spec__", None) is not None and not str(path).endswith(".py")):
-        return ""
-    try:
-        return Path(path).read_text()
-    except OSError:
-        return ""
-
-
 class LaunchedWhileLoadingError(ConfigError):
     """The saved script came to the point where it launches, which it did already."""
+
+
+_loading: list[Path] = []
+
+
+def main_source() -> str:
+    """Return the source of the running main script; empty where there is none (REPL, notebook)."""
+    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    if not path or not str(path).endswith(".py"):
+        return ""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
 
 
 def names_main(text: str) -> bool:
@@ -46,35 +50,45 @@ def check_not_loading() -> None:
         )
 
 
-_loading: list[str] = []
+def load_saved_main(exp_dir: Path) -> ModuleType | None:
+    """Execute the saved script of an experiment, once, and return it as a module of its own.
 
-
-def merge_saved_main(exp_dir: Path, *, replace: bool = False) -> None:
-    """Execute the saved script, once, and add its public names to the running main module.
-
-    What stands under ``if __name__ == "__main__"`` does not run, and nothing after the first
-    experiment that is run without that guard. With ``replace``, names that
-    the main module has already get the saved script's meaning.
+    What stands under ``if __name__ == "__main__"`` does not run, and nothing from the first
+    experiment on that the script makes without that guard.
     """
     path = exp_dir / "__main__.py"
-    if EXTERNAL_MAIN in sys.modules or not path.is_file() or not path.stat().st_size:
-        return
-    spec = importlib.util.spec_from_file_location(EXTERNAL_MAIN, path)
+    source = path.read_bytes() if path.is_file() else b""
+    if not source:
+        return None
+    # Scripts of several experiments may be loaded in one process, and have the same names in them.
+    name = f"{EXTERNAL_MAIN}{hashlib.sha256(source).hexdigest()[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        return
+        return None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[EXTERNAL_MAIN] = module
-    _loading.append(str(path))
+    sys.modules[name] = module
+    _loading.append(path)
     try:
         spec.loader.exec_module(module)
     except LaunchedWhileLoadingError:
         pass  # what is defined above that point is there
     except BaseException:
-        del sys.modules[EXTERNAL_MAIN]
+        del sys.modules[name]
         raise
     finally:
-        _loading.clear()
+        _loading.pop()
+    return module
+
+
+def merge_saved_main(exp_dir: Path, *, replace: bool = False) -> None:
+    """Add the public names of the saved script to the running main module; see `load_saved_main`.
+
+    With ``replace``, names that the main module has already get the saved script's meaning.
+    """
+    module = load_saved_main(exp_dir)
     main = sys.modules["__main__"]
-    for name, value in vars(module).items():
+    for name, value in vars(module).items() if module is not None else ():
         if not name.startswith("_") and (replace or not hasattr(main, name)):
             setattr(main, name, value)

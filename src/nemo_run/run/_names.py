@@ -18,6 +18,8 @@ def checked(name: str, what: str) -> str:
     Raises:
         ConfigError: it is empty, too long, ``.`` or ``..``, or has a slash or NUL in it.
     """
+    if not isinstance(name, str):
+        raise ConfigError(f"The {what} is text, not {name!r}.")
     if not name.strip():
         raise ConfigError(f"The {what} is empty. Give it a name.")
     if "/" in name or "\0" in name:
@@ -35,12 +37,28 @@ def checked(name: str, what: str) -> str:
     return name
 
 
+_OURS = frozenset({"_CONFIG", "_VERSION", "_TASKS", "_TUNNELS", "_DONE", "_STATE", "_PLAN"})
+
+
+def checked_job_name(name: str) -> str:
+    """Return ``name`` if a job can be called like that; see `checked`.
+
+    Raises:
+        ConfigError: also where a file of the experiment has that name.
+    """
+    if name in _OURS or name.startswith(("_CONDUCTOR", "__main__")):
+        raise ConfigError(f"A file of every experiment is called {name!r}. Use another job name.")
+    return checked(name, "name of a job")
+
+
 def directory_for_title(title: str) -> str:
     """Return the directory that runs of ``title`` are kept in; slashes become ``_``.
 
     Raises:
         ConfigError: no directory can be called like that.
     """
+    if not isinstance(title, str):
+        raise ConfigError(f"The title of an experiment is text, not {title!r}.")
     return checked(title.replace("/", "_"), "title of an experiment")
 
 

@@ -69,6 +69,16 @@ def load_job(job_text: str, task_text: str) -> Job | JobGroup:
         "name": stored.argument("name", ""),
         "run_if": stored.argument("run_if", "succeeded"),
     }
+    try:
+        return _load(stored, task_text, shared)
+    except (ImportError, AttributeError) as err:
+        raise ConfigError(
+            f"Job {shared['id']!r} cannot be read: its executor's class is not here ({err}). "
+            "Install the package it comes from, or look from the script that defines it."
+        ) from err
+
+
+def _load(stored: Stored, task_text: str, shared: dict[str, Any]) -> Job | JobGroup:
     if stored.target.endswith(":JobGroup"):
         return JobGroup(
             tasks=task_text,

@@ -8,6 +8,7 @@ from typing import Any
 from nemo_run._fiddle import fdl
 from nemo_run.config import Partial, Script
 from nemo_run.core.execution.base import Executor
+from nemo_run.run._main_module import check_not_loading
 from nemo_run.run.plugin import ExperimentPlugin
 from nemo_run.run.task import direct_run_fn
 
@@ -39,13 +40,15 @@ def run(
         TypeError: this is not a task.
         JobFailedError: the job did not succeed.
     """
+    check_not_loading()
     if not isinstance(fn_or_script, (fdl.Buildable, Script)) and not _is_lazy(fn_or_script):
         raise TypeError(f"Need a run.Partial or run.Script to run, got {fn_or_script!r}.")
     if direct or executor is None:
         direct_run_fn(fn_or_script, dryrun=dryrun)
         return
 
-    from nemo_run.run.experiment import Experiment, default_name
+    from nemo_run.run._adding import default_name
+    from nemo_run.run.experiment import Experiment
 
     if _is_lazy(fn_or_script):
         fn_or_script = fn_or_script.resolve()  # type: ignore[union-attr]  # see LazyEntrypoint
@@ -62,4 +65,4 @@ def run(
 
 
 def _is_lazy(task: Any) -> bool:
-    return bool(getattr(task, "is_lazy", False)) and not isinstance(task, fdl.Config)
+    return bool(getattr(type(task), "is_lazy", False))

@@ -7,7 +7,6 @@ import copy
 import functools
 import json
 import os
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar, Token
@@ -18,29 +17,38 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from torchx.specs import AppState
 
-from nemo_run._fiddle import fdl
-from nemo_run.config import Config, ConfigurableMixin, Partial, Script, get_type_namespace
+from nemo_run.config import Config, ConfigurableMixin, Partial, Script
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.local import LocalExecutor
-from nemo_run.core.frontend.console.api import CONSOLE, configure_logging, deconfigure_logging
+from nemo_run.core.frontend.console.api import CONSOLE, configure_logging
+from nemo_run.core.serialization._references import main_is
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 from nemo_run.exceptions import (
     ConfigError,
     ExperimentNotFoundError,
     NemoRunError,
+    SubmitError,
     UnsupportedError,
 )
 from nemo_run.package_info import __version__
 from nemo_run.run import _conductor, _directory, _display, _order, _outcome
-from nemo_run.run._direct import is_direct, only_single_jobs, run_directly
+from nemo_run.run._adding import (
+    check_kinds,
+    check_run_if,
+    check_travels,
+    checked_dependencies,
+    default_name,
+)
+from nemo_run.run._direct import is_direct, is_first_rank, only_single_jobs, run_directly
 from nemo_run.run._directory import ExperimentDirectory, JobState
 from nemo_run.run._main_module import (
     check_not_loading,
+    load_saved_main,
     main_source,
     merge_saved_main,
     names_main,
 )
-from nemo_run.run._names import checked, directory_for_title
+from nemo_run.run._names import checked, checked_job_name, directory_for_title
 from nemo_run.run._stored import read_experiment
 from nemo_run.run._tailing import LogTail
 from nemo_run.run.job import Job, JobGroup, decoded
@@ -108,6 +116,7 @@ class Experiment(ConfigurableMixin):
         serialize_metadata_for_scripts: bool = True,
         check: bool = False,
     ) -> None:
+        check_not_loading()
         if _reconstruct and not (id and executor):
             raise ConfigError("An experiment can only be looked at with its id and executor.")
         directory_for_title(title)
@@ -137,6 +146,7 @@ class Experiment(ConfigurableMixin):
         self._context = contextlib.ExitStack()
         # Whether this process conducts; None as long as nobody asked.
         self._alone: bool | None = None
+        self._planned = self._rerun = False
         # Where a rerun finds the script that defined its tasks.
         self._main_from: Path | None = None
 
@@ -180,7 +190,7 @@ class Experiment(ConfigurableMixin):
         experiment._exp_dir = str(path)
         experiment._jobs = stored.jobs
         experiment._main_from = path
-        experiment._base_dir = str(path.resolve().parents[2])
+        experiment._base_dir = _directory.base_of(path)
         return experiment
 
     # What it consists of.
@@ -194,12 +204,14 @@ class Experiment(ConfigurableMixin):
         """
         for job in self._jobs:
             stored = job.tasks if isinstance(job, JobGroup) else job.task
+            main = None
             if isinstance(stored, str) and self._main_from is not None and names_main(stored):
-                merge_saved_main(self._main_from)
-            if isinstance(job, JobGroup):
-                job.tasks = [decoded(task) for task in job.task_list()]
-            else:
-                job.task = decoded(job.task)
+                main = load_saved_main(self._main_from)
+            with main_is(main):
+                if isinstance(job, JobGroup):
+                    job.tasks = [decoded(task) for task in job.task_list()]
+                else:
+                    job.task = decoded(job.task)
         return Tasks(job.tasks if isinstance(job, JobGroup) else job.task for job in self._jobs)
 
     @property
@@ -225,7 +237,7 @@ class Experiment(ConfigurableMixin):
         name: str = "",
         plugins: Sequence[ExperimentPlugin] | None = None,
         tail_logs: bool = False,
-        dependencies: list[str] | None = None,
+        dependencies: Sequence[str] | None = None,
         run_if: RunIf = "succeeded",
     ) -> str:
         """Add a task, or a list of tasks that share their fate, and return the job's id.
@@ -238,10 +250,11 @@ class Experiment(ConfigurableMixin):
             ConfigError: a name or dependency is wrong, or something in the task cannot travel.
         """
         self._check_entered("Tasks are added")
-        if run_if not in _order.RUN_IF:
-            raise ConfigError(f"run_if is one of {', '.join(_order.RUN_IF)}, not {run_if!r}.")
-        dependencies = list(dependencies or [])
-        _order.waves({**{job.id: [] for job in self._jobs}, "<new>": dependencies})
+        if self._launched or self._reconstruct:
+            raise ConfigError("This experiment was run already. Use reset() to add and run again.")
+        check_run_if(run_if)
+        check_kinds(task, executor, plugins)
+        needed = checked_dependencies(dependencies, [job.id for job in self._jobs], name)
         is_group = isinstance(task, Sequence)
         tasks: Sequence[Partial[Any] | Script] = task if isinstance(task, Sequence) else [task]
         given = executor if isinstance(executor, Sequence) else [executor or self.executor]
@@ -255,12 +268,12 @@ class Experiment(ConfigurableMixin):
         own = [self._own_executor(item, job_id, name) for item in given]
         self._apply_plugins(plugins, copies, own if len(own) > 1 else own * len(copies))
         for item in copies:
-            _check_travels(item)
+            check_travels(item)
         shared: dict[str, Any] = {
             "id": job_id,
             "plugins": None if plugins is None else list(plugins),
             "tail_logs": tail_logs,
-            "dependencies": dependencies,
+            "dependencies": needed,
             "name": name,
             "run_if": run_if,
         }
@@ -277,7 +290,7 @@ class Experiment(ConfigurableMixin):
 
     def _new_id(self, name: str) -> str:
         taken = {job.id for job in self._jobs}
-        new, number = checked(name, "name of a job"), len(self._jobs)
+        new, number = checked_job_name(name), len(self._jobs)
         while new in taken:
             new, number = f"{name}_{number}", number + 1
         return new
@@ -302,6 +315,7 @@ class Experiment(ConfigurableMixin):
 
     def dryrun(self, log: bool = True, exist_ok: bool = False, delete_exp_dir: bool = True) -> None:
         """Plan everything and print what would be submitted; nothing leaves this machine."""
+        self._planned = True
         self._prepare(exist_ok=exist_ok)
         try:
             for job, requests in self._plan():
@@ -336,11 +350,13 @@ class Experiment(ConfigurableMixin):
             SubmitError: a backend did not accept a job.
         """
         self._check_entered("Experiments are run")
-        check_not_loading()
         if self._launched or self._reconstruct:
             self.console.print(
                 "This experiment was run already. Use reset() to run it again.", style="bold"
             )
+            return
+        if not self._jobs:
+            self.console.print("This experiment has no jobs; nothing to run.")
             return
         if sequential:
             self._make_sequential()
@@ -350,7 +366,7 @@ class Experiment(ConfigurableMixin):
         if direct:
             self._run_directly()
             return
-        if not _is_first_rank():
+        if not is_first_rank():
             self.console.print("The first process of this Slurm step launches; this one does not.")
             return
         if detach:
@@ -362,13 +378,14 @@ class Experiment(ConfigurableMixin):
         needs_conductor = len(waves) > 1 or any(isinstance(job, JobGroup) for job in self._jobs)
         if detach and needs_conductor:
             _conductor.spawn(self._directory)
+            self._raise_if_not_launched()
             return
         self._conduct(until_ended=False)
 
     def _run_directly(self) -> None:
         single = only_single_jobs(self._jobs)
         self._direct = True
-        if not _is_first_rank():
+        if not is_first_rank():
             run_directly(single, self._conductor)  # writes nothing, see Conductor.writes
             return
         self._prepare()
@@ -401,8 +418,16 @@ class Experiment(ConfigurableMixin):
                 self._conductor.writes = False
 
     def wait(self) -> None:
-        """Wait until every job has ended; started ones only, where nobody conducts."""
+        """Wait until every job has ended; where nobody is left to start some, say so and return."""
         while not all(state.ended for state in self._look_again()):
+            with self._directory.conducting() as nobody_conducts:
+                waiting = [s for s in self._look_again() if not s.ended]
+                if nobody_conducts and waiting and not any(s.launched for s in waiting):
+                    self.console.print(
+                        f"{len(waiting)} jobs were never started, and nobody is left to start "
+                        "them. Call resume()."
+                    )
+                    return
             time.sleep(0.1)
 
     def reset(self) -> Self:
@@ -418,6 +443,7 @@ class Experiment(ConfigurableMixin):
         self._exp_dir = str(_directory.directory_of(self._title, self._id, self._base_dir))
         self._jobs = [self._fresh(job) for job in self._jobs]
         self._reconstruct = self._launched = self._detached = self._direct = False
+        self._rerun = True
         self._conductor_ = None
         return self
 
@@ -513,8 +539,12 @@ class Experiment(ConfigurableMixin):
         try:
             if self._launched:
                 self._leave(error)
+            elif error is None and self._jobs and not (self._direct or self._planned):
+                self.console.print("No job was launched: call run() before leaving the experiment.")
         finally:
             self._context.close()
+            self._alone = None
+            self.__dict__.pop("_tail_log", None)
             if self._token is not None:
                 _current_experiment.reset(self._token)
                 self._token = None
@@ -587,9 +617,13 @@ class Experiment(ConfigurableMixin):
         )
         directory.write(_directory.VERSION, f"{__version__}\n")
         directory.write(_directory.MAIN, self._main_source())
-        for index, job in enumerate(self._jobs):
-            directory.write_plan(index, job.prepare(self.serialize_metadata_for_scripts))
-        self._save_tasks()
+        try:
+            for index, job in enumerate(self._jobs):
+                directory.write_plan(index, job.prepare(self.serialize_metadata_for_scripts))
+            self._save_tasks()
+        except NemoRunError:
+            directory.remove()
+            raise
 
     def _plan(self) -> Iterator[tuple[Job | JobGroup, list[Any]]]:
         """Yield each job with the requests that would be submitted for it."""
@@ -623,7 +657,15 @@ class Experiment(ConfigurableMixin):
         texts = [job.serialize() for job in self._jobs]
         self._directory.write(_directory.TASKS, json.dumps(texts), sync=True)
 
+    def _raise_if_not_launched(self) -> None:
+        for state in self._look_again():
+            if state.message.startswith(_conductor.NOT_LAUNCHED):
+                raise SubmitError(f"A job {state.message}", operation="submit")
+
     def _make_sequential(self) -> None:
+        row = [[], *([job.id] for job in self._jobs[:-1])]
+        if self._rerun and [job.dependencies for job in self._jobs] == row:
+            return  # as the sequential run before the reset() has left them
         if any(job.dependencies for job in self._jobs):
             raise ConfigError(
                 "sequential=True puts the jobs in a row, but some have dependencies of their own. "
@@ -634,6 +676,11 @@ class Experiment(ConfigurableMixin):
 
     def _check_can_detach(self) -> None:
         for job in self._jobs:
+            if type(job.executor).__module__ == "__main__":
+                raise UnsupportedError(
+                    f"The class of {job.id!r}'s executor is defined in this script, so no other "
+                    "process can look after the job. Put it into a module, or do not detach."
+                )
             if not job.executor.CAPABILITIES.detach:
                 raise UnsupportedError(
                     f"Job {job.id!r} runs on {type(job.executor).__name__}, whose jobs end with "
@@ -716,11 +763,6 @@ class Experiment(ConfigurableMixin):
         jobs = ", ".join(job.id for job in self._jobs)
         return f"Experiment({self._title!r}, id={self._id!r}, jobs=[{jobs}])"
 
-    def __del__(self) -> None:
-        # The interpreter may be half gone.
-        if sys is not None and not sys.is_finalizing():
-            deconfigure_logging()
-
 
 _STORED_OPTIONS = (
     "log_level",
@@ -730,30 +772,6 @@ _STORED_OPTIONS = (
     "skip_status_at_exit",
     "serialize_metadata_for_scripts",
 )
-
-
-def default_name(task: Any) -> str:
-    """Return the id of a job that was added without a name.
-
-    Raises:
-        TypeError: this is not a task.
-    """
-    if isinstance(task, Script):
-        return task.get_name()
-    if not isinstance(task, fdl.Buildable) and not getattr(task, "is_lazy", False):
-        raise TypeError(f"Need a run.Partial or run.Script to run, got {task!r}.")
-    target = getattr(task, "__fn_or_cls__", None)
-    return get_type_namespace(target) if target is not None else type(task).__name__
-
-
-def _is_first_rank() -> bool:
-    """Tell whether this is the one process of a Slurm step that keeps the books."""
-    return not int(os.environ.get("SLURM_PROCID") or 0)
-
-
-def _check_travels(task: Any) -> None:
-    if not isinstance(task, Script):
-        ZlibJSONSerializer().serialize(task)
 
 
 def _link(link: Path, target: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from torchx.specs.api import is_started
 
 from nemo_run.core.execution.base import LogSupportedExecutor
 from nemo_run.exceptions import ConfigError, JobNotFoundError
+from nemo_run.run.torchx_backend.schedulers.api import LogQuery, line_filter
 
 if TYPE_CHECKING:
     from nemo_run.run.torchx_backend.runner import Runner
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GREEN, RESET = "\033[32m", "\033[0m"
+
+# Several logs are followed at once, each by a thread of its own.
+_printing = threading.Lock()
 
 
 def get_logs(
@@ -101,7 +106,8 @@ def print_log_lines(
             for line in scheduler.log_iter(
                 app_id, role_name, replica_id, regex, should_tail=should_tail, streams=streams
             ):
-                file.write(prefix + line)
+                with _printing:
+                    file.write(prefix + line)
         else:
             _copy(file, scheduler, app_id, role_name, replica_id, should_tail, streams, prefix)
         file.flush()
@@ -112,7 +118,12 @@ def print_log_lines(
 def follow_all(
     file: TextIO, handles: Sequence[str], runner: Runner, *, regex: str | None = None
 ) -> None:
-    """Print the logs of several jobs at once, following them to their ends."""
+    """Print the logs of several jobs at once, following them to their ends.
+
+    Raises:
+        ConfigError: ``regex`` is not a regular expression.
+    """
+    line_filter(regex)
     if len(handles) == 1:
         get_logs(file, handles[0], regex, should_tail=True, runner=runner)
         return
@@ -141,22 +152,22 @@ def _copy(
     streams: Stream | None,
     prefix: str,
 ) -> None:
-    from nemo_run.run.torchx_backend.schedulers.api import LogQuery
-
     query = LogQuery(role=role, replica=replica, stream=streams or Stream.COMBINED, follow=follow)
     out = getattr(file, "buffer", None)
     if out is None:
         for text in scheduler.log_text(app_id, query):
-            file.write(prefix + _prefixed(text, prefix, "\n"))
-            file.flush()
+            with _printing:
+                file.write(prefix + _prefixed(text, prefix, "\n"))
+                file.flush()
         return
     # Bytes, in blocks of many lines: a million lines one by one would take seconds.
-    file.flush()
+    with _printing:
+        file.flush()
     start = prefix.encode()
     for block in scheduler.log_bytes(app_id, query):
-        out.write(start)
-        out.write(_prefixed(block, start, b"\n"))
-        out.flush()
+        with _printing:
+            out.write(start + _prefixed(block, start, b"\n"))
+            out.flush()
 
 
 def _prefixed(text: AnyStr, prefix: AnyStr, newline: AnyStr) -> AnyStr:
@@ -166,7 +177,8 @@ def _prefixed(text: AnyStr, prefix: AnyStr, newline: AnyStr) -> AnyStr:
 
 
 def _prefix(file: TextIO, text: str) -> str:
-    return f"{GREEN}{text}{RESET}" if file.isatty() else text
+    coloured = file.isatty() and not os.environ.get("NO_COLOR")
+    return f"{GREEN}{text}{RESET}" if coloured else text
 
 
 def _parse(identifier: str) -> tuple[str, str | None]:

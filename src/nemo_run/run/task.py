@@ -20,7 +20,7 @@ def direct_run_fn(task: Partial[Any] | Script, dryrun: bool = False) -> None:
         TypeError: this is not a task, or a script is to be looked at only.
         JobFailedError: the script did not end with 0.
     """
-    if getattr(task, "is_lazy", False):
+    if getattr(type(task), "is_lazy", False):
         task = task.resolve()  # type: ignore[union-attr]  # see LazyEntrypoint
     if not isinstance(task, (fdl.Partial, Script)):
         raise TypeError(f"Need a run.Partial or run.Script to run, got {task!r}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO, cast
@@ -16,7 +17,7 @@ class TeeStdoutStderr:
 
     def __enter__(self) -> TeeStdoutStderr:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._path.open("a")
+        self._file = self._path.open("a", encoding="utf-8", errors="backslashreplace")
         self._streams = sys.stdout, sys.stderr
         sys.stdout = cast("TextIO", _Tee(sys.stdout, self._file))
         sys.stderr = cast("TextIO", _Tee(sys.stderr, self._file))
@@ -39,11 +40,18 @@ class _Tee:
         self._stream, self._copy = stream, copy
 
     def write(self, text: str) -> int:
-        self._copy.write(text)
+        # A logger of the task may keep this stream when the file is closed.
+        if not self._copy.closed:
+            self._copy.write(text)
         return self._stream.write(text)
 
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
     def flush(self) -> None:
-        self._copy.flush()
+        if not self._copy.closed:
+            self._copy.flush()
         self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from nemo_run.config import Config
 
 
+NEW = {"new": True}
+"""Metadata of executor fields that NeMo Run 0.12 does not have."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
     """What an executor can do; `Experiment` asks this and never for a class.
@@ -117,12 +121,13 @@ class Executor(ConfigurableMixin):
 
     packager: Packager = field(default_factory=Packager)
     launcher: Launcher | str | None = None
-    env_vars: dict[str, str] = field(default_factory=dict)
+    # Not shown: values may be secret.
+    env_vars: dict[str, str] = field(default_factory=dict, repr=False)
     retries: int = 0
     experiment_id: str | None = None
     job_dir: str = ""
     experiment_dir: str = field(init=False, default="")
-    _launcher_setup: bool = field(init=False, default=False)
+    _launcher_setup: bool = field(init=False, default=False, repr=False)
 
     def info(self) -> str:
         """Return how a status table names this executor."""
@@ -134,8 +139,15 @@ class Executor(ConfigurableMixin):
         return type(self)(**copy.deepcopy(fields))
 
     def to_config(self) -> Config[Any]:
-        """Return a config with every field that the constructor takes."""
-        return super().to_config()
+        """Return a config with every field that the constructor takes.
+
+        Fields that 0.12 does not know are left out at their defaults, so that it can read it.
+        """
+        config = super().to_config()
+        for item in dataclasses.fields(self):
+            if item.metadata == NEW and getattr(self, item.name) == item.default:
+                delattr(config, item.name)
+        return config
 
     def get_launcher(self) -> Launcher:
         """Return the launcher as an object: a word looked up, a plain one for None.

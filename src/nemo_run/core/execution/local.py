@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 from nemo_run._replica import SlotRequest
-from nemo_run.core.execution.base import Capabilities, Executor
+from nemo_run.core.execution.base import NEW, Capabilities, Executor
+from nemo_run.exceptions import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -45,10 +46,10 @@ class LocalExecutor(Executor):
 
     ntasks_per_node: int = 1
     nodes: int = 1
-    time_limit_s: float | None = None
-    gpus: int = 0
-    jobs_at_a_time: int | None = None
-    separate_streams: bool = False
+    time_limit_s: float | None = field(default=None, metadata=NEW)
+    gpus: int = field(default=0, metadata=NEW)
+    jobs_at_a_time: int | None = field(default=None, metadata=NEW)
+    separate_streams: bool = field(default=False, metadata=NEW)
 
     def assign(self, exp_id: str, exp_dir: str, task_id: str, task_dir: str) -> None:
         self.experiment_id = exp_id
@@ -72,8 +73,16 @@ class LocalExecutor(Executor):
         """
         wanted = []
         if self.gpus:
-            wanted.append(SlotRequest.gpus(self.gpus, _gpu_names(environ)))
+            names = _gpu_names(environ)
+            if not 0 < self.gpus <= len(names):
+                raise ConfigError(
+                    f"gpus={self.gpus} was asked for, but this machine has {len(names)} that we "
+                    "may use. See CUDA_VISIBLE_DEVICES."
+                )
+            wanted.append(SlotRequest.gpus(self.gpus, names))
         if self.jobs_at_a_time is not None:
+            if self.jobs_at_a_time < 1:
+                raise ConfigError(f"jobs_at_a_time={self.jobs_at_a_time} would run none. Use 1.")
             wanted.append(SlotRequest.jobs(self.jobs_at_a_time))
         return tuple(wanted)
 

@@ -19,23 +19,27 @@ def fdl_direct_run(
     ``package_cfg`` is the packager's config, likewise; its ``setup`` runs first. With
     ``fdl_dryrun`` the task is shown and built, not called.
     """
+    texts = [_text(config) for config in (package_cfg, fdl_config) if config]
+    _find_main(fdl_config, texts)
+    if package_cfg:
+        _partial(texts[0])().setup()
+    if fdl_dryrun:
+        _show(texts[-1])
+    else:
+        _partial(texts[-1])()
+
+
+def _partial(text: str) -> Any:
+    """Return the call that a stored config describes, all but made."""
     from nemo_run.core.serialization.build import NeedsFiddleError, build_text
 
-    if package_cfg:
-        build_text(_text(package_cfg)).setup()
-    text = _text(fdl_config)
-    _find_main(fdl_config, text)
-    if fdl_dryrun:
-        _show(text)
-        return
     try:
-        task = build_text(text, as_partial=True)
+        return build_text(text, as_partial=True)
     except NeedsFiddleError:
-        task = _build_with_fiddle(text)
-    task()
+        return _partial_with_fiddle(text)
 
 
-def _build_with_fiddle(text: str) -> Any:
+def _partial_with_fiddle(text: str) -> Any:
     from nemo_run._fiddle import fdl
     from nemo_run.config import Partial
 
@@ -47,7 +51,7 @@ def _decoded(text: str) -> Any:
     from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 
     task = ZlibJSONSerializer().deserialize(text)
-    return task.resolve() if getattr(task, "is_lazy", False) else task
+    return task.resolve() if getattr(type(task), "is_lazy", False) else task
 
 
 def _show(text: str) -> None:
@@ -69,12 +73,12 @@ def _path(config: str) -> Path | None:
         return None
 
 
-def _find_main(config: str, text: str) -> None:
-    """Load the saved launching script where the task names something in it."""
+def _find_main(config: str, texts: Sequence[str]) -> None:
+    """Load the saved launching script where something in it is named."""
     from nemo_run.run._main_module import merge_saved_main, names_main
 
     path = _path(config)
-    if path is None or not names_main(text):
+    if path is None or not any(map(names_main, texts)):
         return
     try:
         merge_saved_main(path.resolve().parents[2], replace=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from nemo_run import _buildables, config
@@ -31,7 +33,18 @@ def decode(document: Mapping[str, Any], policy: PyrefPolicy | None = None) -> An
         root, objects = document["root"], document["objects"]
     except (KeyError, TypeError) as err:
         raise ConfigError("This is not a stored config: it has no root or no objects.") from err
-    return _Decoder(objects, policy).value(root)
+    try:
+        return _Decoder(objects, policy).value(root)
+    except (KeyError, IndexError, TypeError) as err:
+        raise ConfigError(f"This is not a stored config, or it is damaged: {err!r}.") from err
+
+
+def may_call(target: Any) -> bool:
+    """Tell whether reading may call ``target``: it makes a plain value such as a path."""
+    if not isinstance(target, type):
+        return False
+    named_tuple = issubclass(target, tuple) and hasattr(target, "_fields")
+    return target in (complex, range) or named_tuple or issubclass(target, (PurePath, enum.Flag))
 
 
 class _Decoder:
@@ -70,6 +83,8 @@ class _Decoder:
         if key[0] == "builtins" and key[1] in _CONTAINERS:
             return _CONTAINERS[key[1]](values, metadata)
         if key == _format.CALL:
+            if not may_call(metadata):
+                raise ConfigError(f"Reading a stored config would call {metadata!r}.")
             return metadata(*values)
         cls = self._import(*key)
         traverser = fiddle_json.find_node_traverser(cls) if isinstance(cls, type) else None
@@ -129,9 +144,6 @@ class Stored:
         self._nodes = dict(
             zip(self._decoder.value(names), (child for _, child in node["items"]), strict=True)
         )
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._nodes
 
     def argument(self, name: str, default: Any = None) -> Any:
         """Return one argument, importing what it names, or ``default`` if it is not stored.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import sys
 import types
 import typing
 from collections import defaultdict
@@ -240,11 +241,14 @@ class _Encoder:
         except (ImportError, AttributeError) as err:
             why = f"it cannot be imported as {module}:{name} ({err})"
             raise self._refuse(value, why, _TOP_LEVEL) from err
+        if module == "__main__" and not _main_can_be_saved():
+            why = "it is defined where there is no script, as in python -c or a notebook"
+            raise self._refuse(value, why, "Put it into a module that can be imported.")
         # Bound methods are made anew by each access.
         if found is not value and not (isinstance(value, types.MethodType) and found == value):
             why = f"importing {module}:{name} gives something else"
             raise self._refuse(value, why, _TOP_LEVEL)
-        return module, name
+        return _as_main(module), name
 
     def _refuse(self, value: Any, why: str, what_to_do: str) -> CannotTravelError:
         path = "<root>" + "".join(self._trail)
@@ -274,6 +278,22 @@ class _Encoder:
 
 
 _TOP_LEVEL = "Define it at the top level of a module that can be imported where the task runs."
+
+
+def _main_can_be_saved() -> bool:
+    main = sys.modules["__main__"]
+    return getattr(main, "__spec__", None) is not None or hasattr(main, "__file__")
+
+
+def _as_main(module: str) -> str:
+    """Return the name that a module has where the task runs."""
+    if module.startswith(_format.EXTERNAL_MAIN):
+        return "__main__"
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if module == "__main__" and spec is not None:
+        # Run with -m, the script has a name of its own, and relative imports that need it.
+        return str(spec.name)
+    return module
 
 
 def _indexed(values: Iterable[Any]) -> Iterable[tuple[str, str, Any]]:

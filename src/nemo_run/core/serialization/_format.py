@@ -32,4 +32,7 @@ def pyref(module: str, name: str) -> dict[str, str]:
 
 
 EXTERNAL_MAIN = "__external_main__"
-"""The module that a saved launching script is loaded as; its names belong to ``__main__``."""
+"""What modules that saved launching scripts are loaded as begin with.
+
+Where their tasks run, they are ``__main__``.
+"""

@@ -150,6 +150,8 @@ def from_mapping(data: Any) -> Any:
 def _from_dict(data: Mapping[Any, Any]) -> Any:
     if TARGET not in data:
         return {key: from_mapping(value) for key, value in data.items()}
+    if not isinstance(data[TARGET], str):
+        raise ConfigError(f"{TARGET} names a function or class, so it cannot be {data[TARGET]!r}.")
     named, kind = data[TARGET], config.Partial if data.get(PARTIAL) else config.Config
     explicit = _KIND_IN_TARGET.fullmatch(named)
     if explicit:

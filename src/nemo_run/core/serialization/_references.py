@@ -6,11 +6,14 @@ import builtins
 import enum
 import sys
 import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from nemo_run._fiddle import PyrefPolicy, PyrefPolicyError, moved_to
-from nemo_run.core.serialization import _format
 
 REFERABLE = (
     type,
@@ -32,10 +35,20 @@ def name_of(value: Any) -> tuple[str, str]:
     if module.startswith("pathlib."):
         # Newer Pythons define its classes in a private module that older ones lack.
         module = "pathlib"
-    elif module == _format.EXTERNAL_MAIN:
-        # A function of a saved launching script, which becomes the main module where it runs.
-        module = "__main__"
     return module, value.__qualname__
+
+
+@contextmanager
+def main_is(module: ModuleType | None) -> Iterator[None]:
+    """While entered, ``__main__`` in stored configs means ``module``: a saved launching script."""
+    token = _main.set(module)
+    try:
+        yield
+    finally:
+        _main.reset(token)
+
+
+_main: ContextVar[ModuleType | None] = ContextVar("main", default=None)
 
 
 def load(module: str, name: str, policy: PyrefPolicy | None = None) -> Any:
@@ -49,7 +62,7 @@ def load(module: str, name: str, policy: PyrefPolicy | None = None) -> Any:
         raise PyrefPolicyError(policy, module, name, PyrefPolicyError.PRE_IMPORT)
     module = moved_to(module, name)
     try:
-        value = import_module(module)
+        value = (_main.get() if module == "__main__" else None) or import_module(module)
     except ModuleNotFoundError as err:
         raise ModuleNotFoundError(
             f"{err} (a stored config names {module}:{name}). Make it importable here.",

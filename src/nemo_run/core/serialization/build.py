@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from enum import Flag
 from importlib import import_module
+from pathlib import PurePath
 from typing import Any
 
 from nemo_run.core.serialization import _format
@@ -30,7 +32,7 @@ def build_text(text: str, *, as_partial: bool = False) -> Any:
     """
     document = unseal(text)
     for node in document["objects"].values():
-        if _key(node) not in _SIMPLE:
+        if _key(node) not in _SIMPLE or not _is_plain_call(node):
             raise NeedsFiddleError(f"{_key(node)}")
     builder = _Builder(document["objects"])
     root = document["root"]
@@ -38,6 +40,16 @@ def build_text(text: str, *, as_partial: bool = False) -> Any:
     if as_partial and _key(outermost) in _format.BUILDABLES:
         return builder.buildable(outermost, "Partial")
     return builder.value(root)
+
+
+def _is_plain_call(node: Mapping[str, Any]) -> bool:
+    """Tell whether building may call what a node names: it makes a plain value such as a path."""
+    if _key(node) != _format.CALL:
+        return True
+    made = _load(node["metadata"]["module"], node["metadata"]["name"])
+    return made in (complex, range) or (
+        isinstance(made, type) and issubclass(made, (PurePath, Flag))
+    )
 
 
 def _key(node: Mapping[str, Any]) -> tuple[str, str]:

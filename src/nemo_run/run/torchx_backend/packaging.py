@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,16 +117,20 @@ def _partial_command(
             (f"{name}_packager", packager), (f"{name}_fn_or_script", text)
         )
         _write_copies(name, task, executor)
-        args = ["-n", name, *_setup_args(executor.packager, packager_path), text]
+        args = [*_name_args(name), *_setup_args(executor.packager, packager_path), text]
     else:
-        args = ["-n", name, text]
+        args = [*_name_args(name), text]
     return _Command(
         entrypoint=executor.python(),
         args=["-m", RUNNER, *args],
         module=RUNNER,
         program_args=args,
-        env=_beside_the_script() if executor.CAPABILITIES.local_paths else {},
+        env=beside_the_script(executor.env_vars) if executor.CAPABILITIES.local_paths else {},
     )
+
+
+def _name_args(name: str) -> list[str]:
+    return [f"--name={name}"] if name.startswith("-") else ["-n", name]
 
 
 def _setup_args(packager: Packager, path: str) -> list[str]:
@@ -133,12 +138,13 @@ def _setup_args(packager: Packager, path: str) -> list[str]:
     return ["-p", path] if type(packager).setup is not Packager.setup else []
 
 
-def _beside_the_script() -> dict[str, str]:
-    """Return the variable that lets a job on this machine import what its launcher could."""
+def beside_the_script(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable that lets a process on this machine import what this one can."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     if not script:
         return {}
-    paths = [str(Path(script).resolve().parent), os.environ.get("PYTHONPATH", "")]
+    given = env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    paths = [str(Path(script).resolve().parent), given]
     return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
@@ -235,6 +241,8 @@ def _write_copies(name: str, task: Partial[Any] | Script | str, executor: Execut
     copies = []
     shown = executor.clone()
     shown.env_vars = mask_environment(shown.env_vars)
+    if isinstance(task, Script):
+        task = dataclasses.replace(task, env=mask_environment(task.env))
     for what, value in (("executor", shown), ("config", task)):
         if isinstance(value, str):
             continue  # stored, and not to be read before it runs

@@ -40,7 +40,14 @@ class Runner(TorchxRunner):
                     f"Role {role.name!r} of {app.name!r} has {role.num_replicas} replicas. "
                     "Ask for at least one."
                 )
-        sched: Any = self._scheduler(scheduler)
+        try:
+            sched: Any = self._scheduler(scheduler)
+        except KeyError as err:
+            raise ConfigError(
+                f"No scheduler {scheduler!r} is installed, which {type(cfg).__name__} needs. "
+                "Install the package that has it as an entry point of the group "
+                f"torchx.schedulers. Installed: {', '.join(sorted(self.scheduler_backends()))}."
+            ) from err
         sched._validate(app, scheduler)
         info: AppDryRunInfo[Any] = sched.submit_dryrun(app, cfg)
         info._scheduler = scheduler

@@ -43,6 +43,7 @@ __all__ = [
     "PlannedRun",
     "SchedulerMixin",
     "get_executor_str",
+    "line_filter",
 ]
 
 log = logging.getLogger(__name__)
@@ -130,6 +131,7 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
     OUTLIVES_MACHINE: ClassVar[bool] = True
     """Whether jobs go on when this machine loses power, so that their records must survive it."""
 
+    backend: str
     session_name: str
 
     # The five hooks.
@@ -199,7 +201,7 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
         """
         info: AppDryRunInfo[RequestT] = self._submit_dryrun(app, cfg)
         for role in app.roles:
-            info = role.pre_proc(self._scheduler_name(), info)
+            info = role.pre_proc(self.backend, info)
         info._app = app
         return info
 
@@ -219,6 +221,7 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
                 f"{type(cfg).__name__} does not start failed jobs again, but retries={cfg.retries} "
                 "was asked for. Set it to 0."
             )
+        _check_texts(app)
         planned = copy.copy(app)
         planned.metadata = {TAG: new_tag(), **app.metadata}
         planned.roles = [_with_macros(role, cfg) for role in app.roles]
@@ -358,7 +361,7 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
             JobNotFoundError: the job, or that role or replica of it, is unknown.
             ConfigError: ``regex`` is not a regular expression.
         """
-        matches = _matcher(regex)
+        matches = line_filter(regex)
         text = self.log_text(
             app_id,
             LogQuery(
@@ -462,16 +465,30 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
             message=status.message,
             exit_code=status.exit_code,
             ui_url=status.url,
+            restarts=status.restarts,
+            started_at=status.started_at,
             ended_at=status.ended_at,
-            extra={
-                **record.extra,
-                "started_at": status.started_at,
-                "restarts": status.restarts,
-            },
         )
         if seen == record or not (self.OUTLIVES_MACHINE or seen.is_terminal):
             return status
         return _recorded(self._put(replace(seen, last_seen_at=time.time())))
+
+
+def _check_texts(app: AppDef) -> None:
+    """Find what no process can be given, before anything is submitted."""
+    for role in app.roles:
+        for position, arg in enumerate(role.args):
+            if not isinstance(arg, str):
+                raise ConfigError(
+                    f"Argument {position} of {role.name!r} is {arg!r}, which is not text. "
+                    f"Write it as {str(arg)!r}."
+                )
+        for name, value in role.env.items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise ConfigError(
+                    f"Environment variable {name!r} of {role.name!r} is {value!r}, which is not "
+                    f"text. Write it as {str(value)!r}."
+                )
 
 
 def _with_macros(role: Role, executor: Executor) -> Role:
@@ -485,8 +502,8 @@ def _recorded(record: JobRecord) -> JobStatus:
         message=record.message,
         exit_code=record.exit_code,
         url=record.ui_url,
-        restarts=record.extra.get("restarts", 0),
-        started_at=record.extra.get("started_at"),
+        restarts=record.restarts,
+        started_at=record.started_at,
         ended_at=record.ended_at,
     )
 
@@ -497,7 +514,12 @@ def _split_lines(text: str) -> list[str]:
     return [line + "\n" for line in whole] + ([rest] if rest else [])
 
 
-def _matcher(regex: str | None) -> Any:
+def line_filter(regex: str | None) -> Any:
+    """Return what tells the lines that match, or None for all.
+
+    Raises:
+        ConfigError: ``regex`` is not a regular expression.
+    """
     if not regex:
         return None
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import hashlib
 import logging
 import os
 import pprint
@@ -154,7 +155,7 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
             directories[role.name] = [
                 str(_replica_dir(log_dir, role.name, k)) for k in range(role.num_replicas)
             ]
-        return LocalRequest(
+        request = LocalRequest(
             app_id,
             str(log_dir),
             params,
@@ -164,6 +165,10 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
             separate_streams=executor.separate_streams,
             slots=executor.slots(os.environ),
         )
+        for replicas in params.values():
+            for param in replicas:
+                self._spec(param, request)  # says what is wrong with it
+        return request
 
     def _replica_param(
         self, role: Role, k: int, log_dir: Path, images: ImageProvider
@@ -214,7 +219,7 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
                 for directory, param in zip(request.role_log_dirs[role], params, strict=True):
                     _replica.start(Path(directory), self._spec(param, request))
                     started.append(Path(directory))
-        except SubmitError:
+        except BaseException:
             _stop_all(started, grace_s=0)
             raise
         return JobRef(native_id=request.app_id, where=_where(request.log_dir, sizes.items()))
@@ -324,7 +329,11 @@ def _message(status: ReplicaStatus) -> str:
 
 
 def _replica_dir(log_dir: Path, role: str, k: int) -> Path:
-    return log_dir / slug(role) / str(k)
+    name = slug(role)
+    if name != role:
+        # Other roles may look the same once they can name a directory.
+        name += "-" + hashlib.sha256(role.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return log_dir / name / str(k)
 
 
 def _where(log_dir: str, sizes: Iterable[tuple[str, int]]) -> dict[str, str]:
