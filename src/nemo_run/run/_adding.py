@@ -32,7 +32,8 @@ def check_kinds(task: Any, executor: Any, plugins: Any) -> None:
     """Find what is not what it should be before it fails somewhere inside."""
     for item in task if isinstance(task, Sequence) and not isinstance(task, str) else [task]:
         default_name(item)
-    for item in executor if isinstance(executor, Sequence) else [executor]:
+    several = isinstance(executor, Sequence) and not isinstance(executor, str)
+    for item in executor if several else [executor]:
         if item is not None and not isinstance(item, Executor):
             raise ConfigError(
                 f"An executor is an object such as run.LocalExecutor(), not {item!r}."
