@@ -27,6 +27,8 @@ def get_type_namespace(typ: Any) -> str:
 def module_name(target: Any) -> str:
     """Return the module of ``target``; for the main script the name of its file."""
     module = str(getattr(target, "__module__", type(target).__module__))
+    if module.startswith("pathlib."):
+        return "pathlib"  # newer Pythons define its classes in a private module
     if module != "__main__":
         return module
     script = getattr(sys.modules.get("__main__"), "__file__", None)

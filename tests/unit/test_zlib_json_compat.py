@@ -96,7 +96,9 @@ def test_we_read_what_fiddle_writes(value: Any) -> None:
 
 @pytest.mark.parametrize("value", BUILDABLES.values(), ids=BUILDABLES)
 def test_our_document_is_the_one_fiddle_writes(value: Any) -> None:
-    assert expanded(document(serializer.serialize(value))) == expanded(json.loads(dump_json(value)))
+    # Fiddle names the private module that newer Pythons define paths in; older ones lack it.
+    theirs = dump_json(value).replace("pathlib._local", "pathlib")
+    assert expanded(document(serializer.serialize(value))) == expanded(json.loads(theirs))
 
 
 def test_sharing_survives_fiddle() -> None:
