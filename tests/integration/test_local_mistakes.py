@@ -1,0 +1,42 @@
+"""What goes wrong around an experiment is said, and nobody waits for what cannot come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.contract.experiments import states
+from tests.integration.launching import kill, lines, only_experiment, start, wait_for, write
+
+import nemo_run as run
+
+
+@pytest.mark.timeout(60)
+def test_waiting_for_jobs_that_nobody_will_start_returns_with_a_hint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun, ran = tmp_path / "begun", tmp_path / "ran"
+    go_on = tmp_path / "go_on"
+    path = write(
+        tmp_path,
+        f"first = 'touch {begun}; while [ ! -e {go_on} ]; do sleep 0.05; done'\n"
+        "with run.Experiment('mine') as exp:\n"
+        "    one = exp.add(script(first), name='one')\n"
+        f"    exp.add(script('echo x >> {ran}'), name='two', dependencies=[one])\n"
+        "    exp.run()\n",
+    )
+    launcher = start(path)
+    wait_for(begun.exists, "the start of the first job")
+    kill(launcher.pid)
+    launcher.wait()
+    go_on.touch()
+    exp = only_experiment("mine")
+    capsys.readouterr()
+
+    exp.wait()
+
+    assert "Call resume()" in " ".join(capsys.readouterr().out.split())
+    assert states(exp) == {"one": "SUCCEEDED", "two": "UNSUBMITTED"}
+    exp.resume()
+    assert states(run.Experiment.from_id(exp._id)) == {"one": "SUCCEEDED", "two": "SUCCEEDED"}
+    assert lines(ran) == ["x"]

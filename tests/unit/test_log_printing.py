@@ -1,0 +1,117 @@
+"""Logs of several jobs on one console, and the copy that a direct run keeps."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contract.experiments import experiment, script, statuses
+
+from nemo_run.run.logs import follow_all, get_logs
+from nemo_run.run.torchx_backend.runner import get_runner
+from nemo_run.run.utils import TeeStdoutStderr
+
+
+class SlowBytes(io.BytesIO):
+    """A stream that lets other threads in halfway through every write."""
+
+    def write(self, data: Any) -> int:
+        half = len(data) // 2
+        super().write(data[:half])
+        time.sleep(0.002)
+        super().write(data[half:])
+        return len(data)
+
+
+class SlowText(io.StringIO):
+    """The same for text, as notebooks have it: there are no bytes underneath."""
+
+    def write(self, text: str) -> int:
+        half = len(text) // 2
+        super().write(text[:half])
+        time.sleep(0.002)
+        super().write(text[half:])
+        return len(text)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def handles_of(*texts: str) -> list[str]:
+    """Run scripts, named a, b, c and so on, and return their handles."""
+    with experiment() as exp:
+        for name, text in zip("abc", texts, strict=False):
+            exp.add(script(text), name=name)
+        exp.run()
+    return [status["handle"] for status in statuses(exp).values()]
+
+
+@pytest.mark.parametrize("regex", [None, "line"])
+@pytest.mark.parametrize("with_bytes", [True, False], ids=["bytes", "text"])
+def test_lines_of_two_jobs_do_not_mix(with_bytes: bool, regex: str | None) -> None:
+    count = 20
+    handles = handles_of(
+        *(
+            f"for i in $(seq {count}); do echo {word} line $i; sleep 0.005; done"
+            for word in ("first", "second")
+        )
+    )
+    raw = SlowBytes()
+    file = io.TextIOWrapper(raw, write_through=True) if with_bytes else SlowText()
+    follow_all(file, handles, get_runner(), regex=regex)
+    shown = raw.getvalue().decode() if with_bytes else file.getvalue()  # type: ignore[union-attr]
+    assert sorted(shown.splitlines()) == sorted(
+        f"{job}/0 {word} line {i + 1}"
+        for job, word in (("a", "first"), ("b", "second"))
+        for i in range(count)
+    )
+
+
+@pytest.mark.parametrize("regex", [None, "after"])
+def test_only_a_newline_ends_a_line(regex: str | None) -> None:
+    (handle,) = handles_of(r"printf 'before\rmiddle\342\200\250after\n'")
+    file = io.StringIO(newline="")
+    get_logs(file, handle, regex)
+    assert file.getvalue() == "a/0 before\rmiddle\u2028after\n"
+
+
+def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    (handle,) = handles_of("echo hi")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    coloured = Terminal()
+    get_logs(coloured, handle, None)
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = Terminal()
+    get_logs(plain, handle, None)
+    assert "\033[" in coloured.getvalue()
+    assert plain.getvalue() == "a/0 hi\n"
+
+
+class TestCopy:
+    def test_a_logger_that_was_kept_goes_on_without_it(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        logger = logging.Logger("kept")
+        with TeeStdoutStderr(str(tmp_path / "log")):
+            logger.addHandler(logging.StreamHandler(sys.stdout))
+            logger.warning("during")
+        logger.warning("after")
+        shown = capsys.readouterr()
+        assert shown.out == "during\nafter\n"
+        assert shown.err == ""
+        assert (tmp_path / "log").read_text() == "during\n"
+
+    def test_lines_written_at_once_are_copied(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with TeeStdoutStderr(str(tmp_path / "log")):
+            sys.stdout.writelines(["one\n", "two\n"])
+        assert (tmp_path / "log").read_text() == "one\ntwo\n"
+        assert capsys.readouterr().out == "one\ntwo\n"

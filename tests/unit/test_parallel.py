@@ -1,0 +1,55 @@
+"""Doing the same to several things at once, when some of it goes wrong."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+
+from nemo_run._parallel import in_parallel
+
+
+def test_an_error_does_not_keep_the_others_from_being_called() -> None:
+    called = []
+
+    def act(number: int) -> None:
+        called.append(number)
+        if number in (1, 3):
+            raise LookupError(f"number {number}")
+        time.sleep(0.005)  # long enough for the error to be noticed while others wait
+
+    with pytest.raises(LookupError, match="number 1"):
+        in_parallel(act, range(20), workers=1)
+    assert sorted(called) == list(range(20))
+
+
+def test_an_error_waits_for_those_that_have_begun() -> None:
+    ended = []
+
+    def act(seconds: float) -> None:
+        if not seconds:
+            raise LookupError
+        time.sleep(seconds)
+        ended.append(seconds)
+
+    with pytest.raises(LookupError):
+        in_parallel(act, [0, 0.1, 0.2])
+    assert ended == [0.1, 0.2]
+
+
+def test_being_interrupted_does_not_wait_for_those_that_have_begun() -> None:
+    release = threading.Event()
+    main = threading.main_thread().ident
+    assert main is not None
+    interrupt = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
+    began = time.monotonic()
+    interrupt.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            in_parallel(lambda _: release.wait(30), range(4), workers=2)
+        assert time.monotonic() - began < 5
+    finally:
+        release.set()
+        interrupt.join()
