@@ -254,6 +254,8 @@ class ConfigurableMixin(_Drawable):
         return _svg_or_none(self.to_config())
 
 
+# As long as a job's name gets without being given.
+MAX_NAME = 60
 # Words that run something else; the something else is what a job should be called after.
 _INTERPRETERS = re.compile(
     r"^(env|exec|sudo|nohup|bash|sh|zsh|(python|torchrun|uv|accelerate)[\d.]*)$"
@@ -300,7 +302,7 @@ class Script(ConfigurableMixin):
         named = (
             w for w in words if not w.startswith("-") and not _INTERPRETERS.match(Path(w).name)
         )
-        return Path(next(named, words[0])).name
+        return Path(next(named, words[0])).name[:MAX_NAME]
 
     def to_command(
         self,

@@ -305,3 +305,7 @@ class TestRunDirectory:
     @pytest.mark.parametrize("root", [r"/jobs/\1", r"/jobs/\g<0>", "/jobs/a b", "/nemo_run/x"])
     def test_the_path_is_put_in_as_it_is(self, root: str, tmp_path: Path) -> None:
         assert self._written("cd /nemo_run/a", tmp_path, root) == f"cd {root}/a"
+
+
+def test_the_name_of_a_long_command_line_can_name_a_job() -> None:
+    assert len(Script(f"python -c '{'x' * 500}'").get_name()) <= 60

@@ -97,8 +97,10 @@ def test_a_packager_of_the_script_is_set_up_in_the_job(tmp_path: Path, nemorun_h
     )
     done = launch(path)
     assert done.returncode == 0, done.stderr
-    (log,) = nemorun_home.glob("experiments/mine/*/a/**/combined.log")
-    assert log.read_text() == "set up here\nran\n"
+    # Nobody else has that class, and can look at the job all the same.
+    exp = only_experiment("mine")
+    assert log_of(exp, "a") == "set up here\nran\n"
+    assert type(exp.jobs[0].executor.packager) is run.Packager
 
 
 def test_a_script_in_another_encoding_runs_its_functions(tmp_path: Path) -> None:

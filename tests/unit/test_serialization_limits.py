@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from fiddle.experimental.serialization import PyrefPolicyError
 from tests.unit.config_targets import Box, Model, Point
-from tests.unit.serialization_text import document, pyref, wrapped
+from tests.unit.serialization_text import document, pyref, unwrapped, wrapped
 
 import nemo_run as run
-from nemo_run.core.serialization.build import NeedsFiddleError, build_text
+from nemo_run.core.serialization.build import build_text
 from nemo_run.core.serialization.yaml import YamlSerializer
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 from nemo_run.exceptions import ConfigError
@@ -62,8 +62,17 @@ class TestCalls:
     @pytest.mark.parametrize("as_partial", [True, False])
     def test_building_calls_no_functions(self, as_partial: bool, tmp_path: Path) -> None:
         ran = tmp_path / "ran"
-        with pytest.raises(NeedsFiddleError):
+        with pytest.raises(ConfigError, match="getoutput"):
             build_text(calling("subprocess", "getoutput", f"touch {ran}"), as_partial=as_partial)
+        assert not ran.exists()
+
+    def test_a_call_inside_of_another_node_is_found(self, tmp_path: Path) -> None:
+        ran = tmp_path / "ran"
+        document = json.loads(unwrapped(calling("subprocess", "getoutput", f"touch {ran}")))
+        document["root"] = document["objects"].pop("call_1")
+        for read in (build_text, serializer.deserialize):
+            with pytest.raises(ConfigError, match="getoutput"):
+                read(wrapped(json.dumps(document)))
         assert not ran.exists()
 
     def test_plain_values_are_made(self) -> None:

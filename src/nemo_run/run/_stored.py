@@ -7,7 +7,6 @@ be imported here are left out.
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +21,6 @@ from nemo_run.core.serialization._decode import Stored
 from nemo_run.exceptions import ConfigError
 from nemo_run.run._directory import CONFIG, ExperimentDirectory
 from nemo_run.run.job import Job, JobGroup
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -69,16 +66,12 @@ def load_job(job_text: str, task_text: str) -> Job | JobGroup:
         "name": stored.argument("name", ""),
         "run_if": stored.argument("run_if", "succeeded"),
     }
-    try:
-        return _load(stored, task_text, shared)
-    except (ImportError, AttributeError) as err:
+    executors = "executors" if stored.target.endswith(":JobGroup") else "executor"
+    if stored.argument(executors) is None:
         raise ConfigError(
-            f"Job {shared['id']!r} cannot be read: its executor's class is not here ({err}). "
+            f"Job {shared['id']!r} cannot be read: the class of its executor is not here. "
             "Install the package it comes from, or look from the script that defines it."
-        ) from err
-
-
-def _load(stored: Stored, task_text: str, shared: dict[str, Any]) -> Job | JobGroup:
+        )
     if stored.target.endswith(":JobGroup"):
         return JobGroup(
             tasks=task_text,
@@ -110,9 +103,7 @@ def build_known(config: Any) -> Any:
 
 
 def _plugins(stored: Stored) -> list[Any] | None:
-    try:
-        plugins = stored.argument("plugins")
-        return None if plugins is None else build_known(plugins)
-    except (ImportError, AttributeError) as err:
-        log.debug("plugins are left out: %s", err)
-        return None
+    plugins = stored.argument("plugins")
+    return (
+        None if plugins is None else build_known([p for p in plugins if isinstance(p, fdl.Config)])
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any
@@ -19,6 +20,8 @@ from nemo_run._fiddle import (
 from nemo_run.core.serialization import _format, _references
 from nemo_run.core.serialization._envelope import seal, unseal
 from nemo_run.exceptions import ConfigError
+
+log = logging.getLogger(__name__)
 
 
 def decode(document: Mapping[str, Any], policy: PyrefPolicy | None = None) -> Any:
@@ -127,16 +130,38 @@ _CONTAINERS: dict[str, Callable[[list[Any], Any], Any]] = {
 }
 
 
+_MISSING = object()
+
+
+class _Tolerant(_Decoder):
+    """Leaves out arguments of stored configs that cannot be imported here."""
+
+    def _object(self, node: Mapping[str, Any]) -> Any:
+        try:
+            return super()._object(node)
+        except (ImportError, AttributeError) as err:
+            log.debug("left out: %s", err)
+            return _MISSING
+
+    def _buildable(self, cls: type[Any], values: list[Any], metadata: tuple[Any, ...]) -> Any:
+        if metadata is _MISSING:
+            return _MISSING
+        made = super()._buildable(cls, values, metadata)
+        kept = {name: v for name, v in made.__arguments__.items() if v is not _MISSING}
+        made.__dict__["__arguments__"] = kept
+        return made
+
+
 class Stored:
     """A stored buildable whose arguments are decoded one by one, when asked for.
 
-    So one that cannot be imported here does not keep the others from being read.
+    What cannot be imported here is left out, and does not keep the rest from being read.
     """
 
     def __init__(self, text: str) -> None:
         document = unseal(text)
         self._objects = document["objects"]
-        self._decoder = _Decoder(self._objects, None)
+        self._decoder = _Tolerant(self._objects, None)
         node = self._objects[document["root"]["key"]]
         metadata = self._objects[node["metadata"]["key"]]
         target, names = (child for _, child in metadata["items"][:2])
@@ -146,12 +171,11 @@ class Stored:
         )
 
     def argument(self, name: str, default: Any = None) -> Any:
-        """Return one argument, importing what it names, or ``default`` if it is not stored.
-
-        Raises:
-            ModuleNotFoundError, AttributeError: something it names is not there.
-        """
-        return self._decoder.value(self._nodes[name]) if name in self._nodes else default
+        """Return one argument, importing what it names; ``default`` if it is not there."""
+        if name not in self._nodes:
+            return default
+        value = self._decoder.value(self._nodes[name])
+        return default if value is _MISSING else value
 
 
 def split_stored(text: str) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from nemo_run.core.serialization import _format
 from nemo_run.core.serialization._envelope import unseal
+from nemo_run.exceptions import ConfigError
 
 
 class NeedsFiddleError(Exception):
@@ -32,7 +33,7 @@ def build_text(text: str, *, as_partial: bool = False) -> Any:
     """
     document = unseal(text)
     for node in document["objects"].values():
-        if _key(node) not in _SIMPLE or not _is_plain_call(node):
+        if _key(node) not in _SIMPLE:
             raise NeedsFiddleError(f"{_key(node)}")
     builder = _Builder(document["objects"])
     root = document["root"]
@@ -42,13 +43,9 @@ def build_text(text: str, *, as_partial: bool = False) -> Any:
     return builder.value(root)
 
 
-def _is_plain_call(node: Mapping[str, Any]) -> bool:
-    """Tell whether building may call what a node names: it makes a plain value such as a path."""
-    if _key(node) != _format.CALL:
-        return True
-    made = _load(node["metadata"]["module"], node["metadata"]["name"])
-    return made in (complex, range) or (
-        isinstance(made, type) and issubclass(made, (PurePath, Flag))
+def _makes_plain_value(target: Any) -> bool:
+    return target in (complex, range) or (
+        isinstance(target, type) and issubclass(target, (PurePath, Flag))
     )
 
 
@@ -98,6 +95,8 @@ class _Builder:
             return values
         metadata = self.value(node["metadata"])
         if key == _format.CALL:
+            if not _makes_plain_value(metadata):
+                raise ConfigError(f"Building a stored task would call {metadata!r} for a value.")
             return metadata(*values)
         if key[1] == "dict":
             return dict(zip(metadata, values, strict=True))
