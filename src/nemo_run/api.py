@@ -41,34 +41,50 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def default_autoconfig_buildable(
+    fn: Callable[..., Any], cls: type[Any], *args: Any, **kwargs: Any
+) -> Any:
+    """Run ``fn`` with its calls turned into configs; cast the result, or its items, to ``cls``."""
+    result = _rewritten(fn)(*args, **kwargs)
+    if isinstance(result, list):
+        return [_cast(cls, item) for item in result]
+    return _cast(cls, result)
+
+
 @overload
 def autoconvert(
-    fn: F[T], *, partial: Literal[False] = False, to_buildable_fn: ToBuildable | None = None
+    fn: F[T],
+    *,
+    partial: Literal[False] = False,
+    to_buildable_fn: ToBuildable = default_autoconfig_buildable,
 ) -> Callable[..., Config[T]]: ...
 @overload
 def autoconvert(
-    fn: F[T], *, partial: Literal[True], to_buildable_fn: ToBuildable | None = None
+    fn: F[T], *, partial: Literal[True], to_buildable_fn: ToBuildable = default_autoconfig_buildable
 ) -> Callable[..., Partial[T]]: ...
 @overload
 def autoconvert(
-    fn: F[Any], *, partial: bool, to_buildable_fn: ToBuildable | None = None
+    fn: F[Any], *, partial: bool, to_buildable_fn: ToBuildable = default_autoconfig_buildable
 ) -> Callable[..., Any]: ...
 @overload
 def autoconvert(
     fn: None = None,
     *,
     partial: Literal[False] = False,
-    to_buildable_fn: ToBuildable | None = None,
+    to_buildable_fn: ToBuildable = default_autoconfig_buildable,
 ) -> Callable[[F[T]], Callable[..., Config[T]]]: ...
 @overload
 def autoconvert(
-    fn: None = None, *, partial: Literal[True], to_buildable_fn: ToBuildable | None = None
+    fn: None = None,
+    *,
+    partial: Literal[True],
+    to_buildable_fn: ToBuildable = default_autoconfig_buildable,
 ) -> Callable[[F[T]], Callable[..., Partial[T]]]: ...
 def autoconvert(
     fn: F[Any] | None = None,
     *,
     partial: bool = False,
-    to_buildable_fn: ToBuildable | None = None,
+    to_buildable_fn: ToBuildable = default_autoconfig_buildable,
 ) -> Any:
     """Make a function that returns objects into one that returns their configs.
 
@@ -85,8 +101,7 @@ def autoconvert(
     return _autoconverted(fn, partial, to_buildable_fn)
 
 
-def _autoconverted(fn: F[Any], partial: bool, to_buildable_fn: ToBuildable | None) -> Any:
-    convert = to_buildable_fn or default_autoconfig_buildable
+def _autoconverted(fn: F[Any], partial: bool, convert: ToBuildable) -> Any:
     kind: type[Any] = Partial if partial else Config
 
     @functools.wraps(fn)
@@ -98,16 +113,6 @@ def _autoconverted(fn: F[Any], partial: bool, to_buildable_fn: ToBuildable | Non
     converted.wrapped = fn  # type: ignore[attr-defined]  # see AutoConfigProtocol
     converted.__auto_config__ = True  # type: ignore[attr-defined]
     return converted
-
-
-def default_autoconfig_buildable(
-    fn: Callable[..., Any], cls: type[Any], *args: Any, **kwargs: Any
-) -> Any:
-    """Run ``fn`` with its calls turned into configs; cast the result, or its items, to ``cls``."""
-    result = _rewritten(fn)(*args, **kwargs)
-    if isinstance(result, list):
-        return [_cast(cls, item) for item in result]
-    return _cast(cls, result)
 
 
 def _cast(cls: type[Any], value: Any) -> Any:

@@ -92,6 +92,22 @@ class DefaultPolicy(PyrefPolicy):
         return "no functions of the interpreter itself"
 
 
+class AllowList(PyrefPolicy):
+    """Only what is in the named packages and modules, besides containers and our own classes."""
+
+    def __init__(self, *modules: str) -> None:
+        self._modules = (*modules, "nemo_run", "fiddle", "builtins", "pathlib")
+
+    def allows_import(self, module: str, symbol: str) -> bool:
+        return any(module == own or module.startswith(f"{own}.") for own in self._modules)
+
+    def allows_value(self, value: Any) -> bool:
+        return not is_interpreters_own(value)
+
+    def __repr__(self) -> str:
+        return f"AllowList({', '.join(map(repr, self._modules))})"
+
+
 _DEFAULT = DefaultPolicy()
 
 

@@ -8,13 +8,16 @@ from nemo_run._fiddle import PyrefPolicy
 from nemo_run.core.serialization._decode import decode
 from nemo_run.core.serialization._encode import encode
 from nemo_run.core.serialization._envelope import seal, unseal
+from nemo_run.core.serialization._references import AllowList
+
+__all__ = ["AllowList", "ZlibJSONSerializer"]
 
 
 class ZlibJSONSerializer:
     """Writes and reads configs as text, also that of NeMo Run 0.12.
 
-    Reading imports what the text names, so read only what you trust, or pass a policy; `peek`
-    looks without importing.
+    Reading imports what the text names, so read only what you trust, or pass a policy such as
+    ``AllowList("my_package")``; `peek` looks without importing.
     """
 
     def serialize(self, cfg: Any, pyref_policy: PyrefPolicy | None = None) -> str:
