@@ -56,29 +56,29 @@ def autoconvert(
     fn: F[T],
     *,
     partial: Literal[False] = False,
-    to_buildable_fn: ToBuildable = default_autoconfig_buildable,
+    to_buildable_fn: ToBuildable = ...,
 ) -> Callable[..., Config[T]]: ...
 @overload
 def autoconvert(
-    fn: F[T], *, partial: Literal[True], to_buildable_fn: ToBuildable = default_autoconfig_buildable
+    fn: F[T], *, partial: Literal[True], to_buildable_fn: ToBuildable = ...
 ) -> Callable[..., Partial[T]]: ...
 @overload
 def autoconvert(
-    fn: F[Any], *, partial: bool, to_buildable_fn: ToBuildable = default_autoconfig_buildable
+    fn: F[Any], *, partial: bool, to_buildable_fn: ToBuildable = ...
 ) -> Callable[..., Any]: ...
 @overload
 def autoconvert(
     fn: None = None,
     *,
     partial: Literal[False] = False,
-    to_buildable_fn: ToBuildable = default_autoconfig_buildable,
+    to_buildable_fn: ToBuildable = ...,
 ) -> Callable[[F[T]], Callable[..., Config[T]]]: ...
 @overload
 def autoconvert(
     fn: None = None,
     *,
     partial: Literal[True],
-    to_buildable_fn: ToBuildable = default_autoconfig_buildable,
+    to_buildable_fn: ToBuildable = ...,
 ) -> Callable[[F[T]], Callable[..., Partial[T]]]: ...
 def autoconvert(
     fn: F[Any] | None = None,
