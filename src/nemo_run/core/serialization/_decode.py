@@ -19,6 +19,7 @@ from nemo_run._fiddle import (
 )
 from nemo_run.core.serialization import _format, _references
 from nemo_run.core.serialization._envelope import seal, unseal
+from nemo_run.core.serialization._walk import Walker, type_of
 from nemo_run.exceptions import ConfigError
 
 log = logging.getLogger(__name__)
@@ -50,33 +51,15 @@ def may_call(target: Any) -> bool:
     return target in (complex, range) or named_tuple or issubclass(target, (PurePath, enum.Flag))
 
 
-class _Decoder:
+class _Decoder(Walker):
     def __init__(self, objects: Mapping[str, Any], policy: PyrefPolicy | None) -> None:
-        self._objects = objects
+        super().__init__(objects)
         self._policy = policy
-        self._values: dict[str, Any] = {}
         self._imported: dict[tuple[str, str], Any] = {}
         self._signatures: dict[int, SignatureInfo] = {}
 
-    def value(self, node: Any) -> Any:
-        if type(node) is not dict:
-            return node
-        kind = node["type"]
-        if kind == _format.LEAF:
-            return node["value"]
-        if kind == _format.REF:
-            return self._referenced(node["key"])
-        if kind == _format.PYREF:
-            return self._import(node["module"], node["name"])
-        return self._object(node)
-
-    def _referenced(self, name: str) -> Any:
-        if name not in self._values:
-            self._values[name] = self.value(self._objects[name])
-        return self._values[name]
-
     def _object(self, node: Mapping[str, Any]) -> Any:
-        key = (node["type"]["module"], node["type"]["name"])
+        key = type_of(node)
         values = [self.value(child) for _, child in node["items"]]
         if key == _format.METADATA:
             return BuildableTraverserMetadata(*values)
@@ -89,7 +72,7 @@ class _Decoder:
             if not may_call(metadata):
                 raise ConfigError(f"Reading a stored config would call {metadata!r}.")
             return metadata(*values)
-        cls = self._import(*key)
+        cls = self._reference(*key)
         traverser = fiddle_json.find_node_traverser(cls) if isinstance(cls, type) else None
         if traverser is None:
             raise ConfigError(f"A stored config holds a {key[0]}:{key[1]}, which has no reader.")
@@ -105,7 +88,7 @@ class _Decoder:
             cls, target, dict(zip(names, values, strict=True)), tags=tags, signature=signature
         )
 
-    def _import(self, module: str, name: str) -> Any:
+    def _reference(self, module: str, name: str) -> Any:
         key = (module, name)
         if key not in self._imported:
             self._imported[key] = _references.load(module, name, self._policy)

@@ -15,6 +15,7 @@ from typing import Any
 
 from nemo_run.core.serialization import _format
 from nemo_run.core.serialization._envelope import unseal
+from nemo_run.core.serialization._walk import Walker, type_of
 from nemo_run.exceptions import ConfigError
 
 
@@ -33,12 +34,12 @@ def build_text(text: str, *, as_partial: bool = False) -> Any:
     """
     document = unseal(text)
     for node in document["objects"].values():
-        if _key(node) not in _SIMPLE:
-            raise NeedsFiddleError(f"{_key(node)}")
+        if type_of(node) not in _SIMPLE:
+            raise NeedsFiddleError(f"{type_of(node)}")
     builder = _Builder(document["objects"])
     root = document["root"]
     outermost = document["objects"].get(root.get("key"), {}) if isinstance(root, dict) else {}
-    if as_partial and _key(outermost) in _format.BUILDABLES:
+    if as_partial and type_of(outermost) in _format.BUILDABLES:
         return builder.buildable(outermost, "Partial")
     return builder.value(root)
 
@@ -47,11 +48,6 @@ def _makes_plain_value(target: Any) -> bool:
     return target in (complex, range) or (
         isinstance(target, type) and issubclass(target, (PurePath, Flag))
     )
-
-
-def _key(node: Mapping[str, Any]) -> tuple[str, str]:
-    kind = node.get("type")
-    return (kind["module"], kind["name"]) if isinstance(kind, dict) else ("", str(kind))
 
 
 _SIMPLE = frozenset(
@@ -66,28 +62,12 @@ _SIMPLE = frozenset(
 )
 
 
-class _Builder:
-    def __init__(self, objects: Mapping[str, Any]) -> None:
-        self._objects = objects
-        self._values: dict[str, Any] = {}
-
-    def value(self, node: Any) -> Any:
-        if type(node) is not dict:
-            return node
-        kind = node["type"]
-        if kind == _format.LEAF:
-            return node["value"]
-        if kind == _format.REF:
-            name = node["key"]
-            if name not in self._values:
-                self._values[name] = self.value(self._objects[name])
-            return self._values[name]
-        if kind == _format.PYREF:
-            return _load(node["module"], node["name"])
-        return self._object(node)
+class _Builder(Walker):
+    def _reference(self, module: str, name: str) -> Any:
+        return _load(module, name)
 
     def _object(self, node: Mapping[str, Any]) -> Any:
-        key = _key(node)
+        key = type_of(node)
         if key in _format.BUILDABLES:
             return self.buildable(node, _format.BUILDABLES[key])
         values = [self.value(child) for _, child in node["items"]]

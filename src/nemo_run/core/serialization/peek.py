@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from nemo_run.core.serialization import _format
 from nemo_run.core.serialization._envelope import unseal
+from nemo_run.core.serialization._walk import Walker, type_of
 from nemo_run.exceptions import ConfigError
 
 
@@ -47,28 +48,12 @@ class _Metadata(NamedTuple):
     names: tuple[str | int, ...]
 
 
-class _Peeker:
-    def __init__(self, objects: Mapping[str, Any]) -> None:
-        self._objects = objects
-        self._values: dict[str, Any] = {}
-
-    def value(self, node: Any) -> Any:
-        if not isinstance(node, dict):
-            return node
-        kind = node["type"]
-        if kind == _format.LEAF:
-            return node["value"]
-        if kind == _format.PYREF:
-            return f"{node['module']}:{node['name']}"
-        if kind == _format.REF:
-            name = node["key"]
-            if name not in self._values:
-                self._values[name] = self.value(self._objects[name])
-            return self._values[name]
-        return self._object(node)
+class _Peeker(Walker):
+    def _reference(self, module: str, name: str) -> str:
+        return f"{module}:{name}"
 
     def _object(self, node: Mapping[str, Any]) -> Any:
-        key = (node["type"]["module"], node["type"]["name"])
+        key = type_of(node)
         values = [self.value(child) for _, child in node["items"]]
         if key == _format.METADATA:
             return _Metadata(*values[:2])
