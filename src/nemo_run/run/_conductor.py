@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 LOG = "_CONDUCTOR.log"
 NOT_LAUNCHED = "could not be launched"
+PATIENCE_S = 1.0
+"""How long to wait for others to have looked before they count as conducting."""
 
 
 class Conductor:
@@ -343,7 +345,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from nemo_run.run._stored import load_job
 
     directory = ExperimentDirectory(options.directory)
-    with directory.conducting() as alone:
+    with directory.conducting(PATIENCE_S) as alone:
         if alone:
             jobs = [load_job(job, task) for job, task in directory.read_tasks()]
             conductor = Conductor(jobs, directory, get_runner())

@@ -231,11 +231,17 @@ class ExperimentDirectory:
         return (self.path / DONE).exists()
 
     @contextmanager
-    def conducting(self) -> Iterator[bool]:
-        """Keep other conductors away; gives False where there is one. Dies with its holder."""
+    def conducting(self, patience_s: float = 0.0) -> Iterator[bool]:
+        """Keep other conductors away; gives False where there is one. Dies with its holder.
+
+        Whoever only looks holds the lock for a moment; ``patience_s`` outlasts that.
+        """
         descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            yield try_lock(descriptor)
+            deadline = time.monotonic() + patience_s
+            while not (alone := try_lock(descriptor)) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            yield alone
         finally:
             os.close(descriptor)
 

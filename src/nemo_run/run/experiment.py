@@ -408,7 +408,7 @@ class Experiment(ConfigurableMixin):
     @contextlib.contextmanager
     def _conducting(self) -> Iterator[bool]:
         """Be the one process that changes things; gives False where another is."""
-        with self._directory.conducting() as alone:
+        with self._directory.conducting(_conductor.PATIENCE_S) as alone:
             self._conductor.writes = alone
             if alone:
                 self._conductor.refresh()
@@ -419,16 +419,20 @@ class Experiment(ConfigurableMixin):
 
     def wait(self) -> None:
         """Wait until every job has ended; where nobody is left to start some, say so and return."""
-        while not all(state.ended for state in self._look_again()):
-            with self._directory.conducting() as nobody_conducts:
-                waiting = [s for s in self._look_again() if not s.ended]
-                if nobody_conducts and waiting and not any(s.launched for s in waiting):
-                    self.console.print(
-                        f"{len(waiting)} jobs were never started, and nobody is left to start "
-                        "them. Call resume()."
-                    )
-                    return
+        while waiting := [state for state in self._look_again() if not state.ended]:
+            if not any(state.launched for state in waiting) and self._is_abandoned():
+                self.console.print(
+                    f"{len(waiting)} jobs were never started, and nobody is left to start them. "
+                    "Call resume()."
+                )
+                return
             time.sleep(0.1)
+
+    def _is_abandoned(self) -> bool:
+        """Tell whether jobs wait to be started and nobody is there to do it."""
+        with self._directory.conducting() as nobody_conducts:
+            # Looked at again: the last conductor may have ended well since.
+            return nobody_conducts and any(not state.ended for state in self._look_again())
 
     def reset(self) -> Self:
         """Make this experiment ready to be run again, under a new id, and return it.
