@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, AnyStr, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from torchx.schedulers.api import Stream
 from torchx.specs import AppState, parse_app_handle
@@ -156,24 +156,22 @@ def _copy(
     out = getattr(file, "buffer", None)
     if out is None:
         for text in scheduler.log_text(app_id, query):
+            lines = prefix + text.replace("\n", "\n" + prefix)
             with _printing:
-                file.write(prefix + _prefixed(text, prefix, "\n"))
+                file.write(lines.removesuffix(prefix) if text.endswith("\n") else lines)
                 file.flush()
         return
-    # Bytes, in blocks of many lines: a million lines one by one would take seconds.
+    # Bytes, in blocks of many lines and copied as little as possible: logs can be long.
     with _printing:
         file.flush()
     start = prefix.encode()
     for block in scheduler.log_bytes(app_id, query):
+        lines_after = block.replace(b"\n", b"\n" + start)
+        end = len(lines_after) - (len(start) if block.endswith(b"\n") else 0)
         with _printing:
-            out.write(start + _prefixed(block, start, b"\n"))
+            out.write(start)
+            out.write(memoryview(lines_after)[:end])
             out.flush()
-
-
-def _prefixed(text: AnyStr, prefix: AnyStr, newline: AnyStr) -> AnyStr:
-    """Return ``text`` with ``prefix`` before every line but the first."""
-    lines = text.replace(newline, newline + prefix)
-    return lines[: len(lines) - len(prefix)] if text.endswith(newline) else lines
 
 
 def _prefix(file: TextIO, text: str) -> str:

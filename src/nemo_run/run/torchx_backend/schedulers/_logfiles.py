@@ -94,7 +94,7 @@ def _read_one(
                 if not end:
                     rest += data
                     continue
-                yield rest + data[:end]
+                yield b"".join((rest, memoryview(data)[:end]))
                 rest = data[end:]
             elif over or (stop is not None and position >= stop):
                 break
