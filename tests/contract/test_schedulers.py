@@ -622,6 +622,10 @@ class TestListing:
         cluster.wait(good)
         cluster.wait(bad)
         cluster.wait_for_line(long, "up\n")
+        # A backend may take a moment to hear of what a job has printed already.
+        deadline = time.monotonic() + 10
+        while cluster.listed()[long] is AppState.PENDING and time.monotonic() < deadline:
+            time.sleep(0.02)
         assert list(cluster.listed().items()) == [
             (long, AppState.RUNNING),
             (bad, AppState.FAILED),
