@@ -94,7 +94,8 @@ def test_every_attempt_runs_once_and_every_job_ends_well(tmp_path: Path, detach:
                 launcher.wait()
     for _ in range(5):
         if launcher.poll() is None:
-            launcher.wait(120)
+            # Killed often, a job is tried again after up to a minute.
+            launcher.wait(120 + 5 * KILLS)
         if ended():
             break
         launcher = start(path, *arguments, "resume")
