@@ -23,10 +23,3 @@ def set_nemorun_home(path: str | os.PathLike[str]) -> None:
 def home_from(environ: Mapping[str, str]) -> str:
     """Return the home directory that ``environ`` asks for."""
     return str(Path(environ.get("NEMORUN_HOME") or "~/.nemo_run").expanduser().absolute())
-
-
-def ensure_home() -> Path:
-    """Return the home directory, created readable by its owner only if it is not there yet."""
-    home = Path(get_nemorun_home())
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return home

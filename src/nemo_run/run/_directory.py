@@ -21,7 +21,7 @@ from typing import Any
 
 from torchx.specs import AppDef, AppState, Role, is_terminal
 
-from nemo_run._files import read_whole, try_lock, write_whole
+from nemo_run._files import make_private_directory, read_whole, try_lock, write_whole
 from nemo_run._home import get_nemorun_home
 from nemo_run.exceptions import ConfigError, ExperimentNotFoundError, RecordError
 from nemo_run.run._names import directory_for_title
@@ -115,7 +115,8 @@ class ExperimentDirectory:
             ConfigError: it cannot be made, or is there already.
         """
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=exist_ok)
+            make_private_directory(self.path.parent)
+            self.path.mkdir(mode=0o700, exist_ok=exist_ok)
         except FileExistsError as err:
             raise ConfigError(
                 f"Experiment directory {str(self.path)!r} is there already. "

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from torchx.specs import AppState
 
+from nemo_run._files import make_private_directory
 from nemo_run.config import Config, ConfigurableMixin, Partial, Script
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.local import LocalExecutor
@@ -780,6 +781,6 @@ _STORED_OPTIONS = (
 
 def _link(link: Path, target: str) -> None:
     """Make an experiment kept elsewhere findable from the home directory."""
-    link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_directory(link.parent)
     if not link.exists():
         link.symlink_to(Path(target).resolve())
