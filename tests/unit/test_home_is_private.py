@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import nemo_run as run
+from nemo_run.exceptions import ConfigError
 
 
 def run_one(**options: str) -> Path:
@@ -27,3 +30,9 @@ def test_so_are_those_of_an_experiment_kept_elsewhere(nemorun_home: Path, tmp_pa
     elsewhere = tmp_path / "elsewhere"
     assert modes(run_one(base_dir=str(elsewhere)), elsewhere) == {0o700}
     assert modes(nemorun_home / "experiments" / "private", nemorun_home) == {0o700}
+
+
+def test_a_file_in_the_way_of_the_home_is_named(nemorun_home: Path) -> None:
+    nemorun_home.touch()
+    with pytest.raises(ConfigError, match=r"Cannot create .*nemorun_home\)\. Set NEMORUN_HOME"):
+        run_one()

@@ -116,6 +116,9 @@ class ExperimentDirectory:
         """
         try:
             make_private_directory(self.path.parent)
+        except OSError as err:
+            raise self._cannot_create(err) from err
+        try:
             self.path.mkdir(mode=0o700, exist_ok=exist_ok)
         except FileExistsError as err:
             raise ConfigError(
@@ -123,10 +126,13 @@ class ExperimentDirectory:
                 "Use another id, or none."
             ) from err
         except OSError as err:
-            raise ConfigError(
-                f"Cannot create the experiment directory {str(self.path)!r}: {err.strerror}. "
-                "Set NEMORUN_HOME, or base_dir, to where you can write."
-            ) from err
+            raise self._cannot_create(err) from err
+
+    def _cannot_create(self, err: OSError) -> ConfigError:
+        return ConfigError(
+            f"Cannot create the experiment directory {str(self.path)!r}: {err.strerror} "
+            f"({err.filename}). Set NEMORUN_HOME, or base_dir, to where you can write."
+        )
 
     def remove(self) -> None:
         """Delete the directory and everything in it; it may be gone already."""
