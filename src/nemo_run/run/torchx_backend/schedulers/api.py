@@ -183,6 +183,13 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
         """Return how to find a job that was recorded, when its launcher died before the answer."""
         return None
 
+    def _recover(self, request: RequestT) -> JobRef | None:
+        """Return the job that carries this request's tag, where only the backend gives ids.
+
+        Asked when a launcher died between submitting a job and writing down its id.
+        """
+        return None
+
     def _log_dir(self, request: RequestT) -> str:
         """Return the directory on this machine that logs are kept in, if there is one."""
         return ""
@@ -243,36 +250,38 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
         """
         if not isinstance(dryrun_info, PlannedRun):
             raise ConfigError("Only what submit_dryrun() returned can be scheduled.")
-        request, planned, executor = (
-            dryrun_info.request,
-            dryrun_info.planned,
-            dryrun_info.executor,
-        )
-        now = time.time()
+        request = dryrun_info.request
         planned_id = self._planned_id(request)
-        record = JobRecord(
-            app_id=planned_id or planned.metadata[TAG],
-            scheduler=self._scheduler_name(),
-            experiment_id=executor.experiment_id or "",
-            roles=tuple(RoleSize(role.name, role.num_replicas) for role in planned.roles),
-            tag=planned.metadata[TAG],
-            submitted_at=now,
-            last_seen_at=now,
-            job_dir=executor.job_dir,
-            log_dir=self._log_dir(request),
-        )
+        record = self._new_record(dryrun_info, planned_id or dryrun_info.planned.metadata[TAG])
         if planned_id:
             self._put(record)
         try:
             ref = self._launch(request)
         except SubmitError as err:
             if planned_id:
-                self._put(replace(record, state="FAILED", message=str(err), ended_at=now))
+                failed = replace(
+                    record, state="FAILED", message=str(err), ended_at=record.submitted_at
+                )
+                self._put(failed)
             raise
         app_id = planned_id or ref.native_id
         self._put(replace(record, app_id=app_id, ref=ref, state="SUBMITTED"))
         log.debug("%s: submitted to %s as %s", app_id, record.scheduler, ref.native_id)
         return app_id
+
+    def _new_record(self, planned: PlannedRun[RequestT], app_id: str) -> JobRecord:
+        now = time.time()
+        return JobRecord(
+            app_id=app_id,
+            scheduler=self._scheduler_name(),
+            experiment_id=planned.executor.experiment_id or "",
+            roles=tuple(RoleSize(role.name, role.num_replicas) for role in planned.planned.roles),
+            tag=planned.planned.metadata[TAG],
+            submitted_at=now,
+            last_seen_at=now,
+            job_dir=planned.executor.job_dir,
+            log_dir=self._log_dir(planned.request),
+        )
 
     def describe(self, app_id: str) -> DescribeAppResponse | None:
         """Return what is known of a job; None where nothing is.
@@ -298,8 +307,16 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
     def submitted(self, planned: PlannedRun[RequestT]) -> str | None:
         """Return the app id of ``planned`` if it was submitted before, by whoever died then."""
         app_id = self._planned_id(planned.request)
-        status = self.status_of(app_id) if app_id else None
-        return None if status is None or status.state is AppState.UNSUBMITTED else app_id
+        if app_id is not None:
+            status = self.status_of(app_id)
+            return None if status is None or status.state is AppState.UNSUBMITTED else app_id
+        ref = self._recover(planned.request)
+        if ref is None:
+            return None
+        if self._find(ref.native_id) is None:
+            record = self._new_record(planned, ref.native_id)
+            self._put(replace(record, ref=ref, state="SUBMITTED"))
+        return ref.native_id
 
     def status_of(self, app_id: str) -> JobStatus | None:
         """Return the status of a job with its exit code and times; None for an unknown job."""
