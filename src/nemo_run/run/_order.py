@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from typing import Literal
+from typing import Literal, Protocol
 
 from torchx.specs import AppState, is_terminal
 
@@ -43,6 +43,31 @@ def waves(dependencies: Mapping[str, Sequence[str]]) -> list[list[str]]:
         found.append(ready)
         sorter.done(*ready)
     return found
+
+
+class Dependent(Protocol):
+    """What is looked at here of a job."""
+
+    id: str
+    dependencies: list[str]
+
+
+def put_in_a_row(jobs: Sequence[Dependent], *, as_before: bool) -> None:
+    """Make each job depend on the one before; with ``as_before`` they may be in a row already.
+
+    Raises:
+        ConfigError: jobs have other dependencies.
+    """
+    row = [[], *([job.id] for job in jobs[:-1])]
+    if as_before and [job.dependencies for job in jobs] == row:
+        return
+    if any(job.dependencies for job in jobs):
+        raise ConfigError(
+            "sequential=True puts the jobs in a row, but some have dependencies of their own. "
+            "Use one or the other."
+        )
+    for job, needed in zip(jobs, row, strict=True):
+        job.dependencies = needed
 
 
 def verdict(needed: Mapping[str, AppState], run_if: RunIf = "succeeded") -> Verdict:

@@ -7,8 +7,9 @@ be imported here are left out.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torchx.specs import AppState
@@ -18,9 +19,12 @@ from nemo_run._fiddle import fdl
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.local import LocalExecutor
 from nemo_run.core.serialization._decode import Stored
-from nemo_run.exceptions import ConfigError
-from nemo_run.run._directory import CONFIG, ExperimentDirectory
-from nemo_run.run.job import Job, JobGroup
+from nemo_run.core.serialization._references import main_is
+from nemo_run.exceptions import ConfigError, ExperimentNotFoundError
+from nemo_run.run._directory import CONFIG, ExperimentDirectory, catalog, experiments_root
+from nemo_run.run._main_module import load_saved_main, names_main
+from nemo_run.run._names import directory_for_title
+from nemo_run.run.job import Job, JobGroup, decoded
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,38 @@ def read_experiment(
         **{name: value for name, value in found.items() if value is not None},
     }
     return StoredExperiment(options, [load_job(*texts) for texts in directory.read_tasks()])
+
+
+def latest_of(title: str, base_dir: str | None = None) -> Path:
+    """Return the directory of the latest experiment of a title.
+
+    Raises:
+        ExperimentNotFoundError: there is none.
+    """
+    ids = catalog(title, base_dir)
+    if not ids:
+        known = ", ".join(map(repr, catalog("", base_dir))) or "none"
+        raise ExperimentNotFoundError(f"There is no experiment titled {title!r}. Titles: {known}.")
+    root = experiments_root(base_dir)
+    nested = root / title / ids[-1]
+    return nested if nested.is_dir() else root / directory_for_title(title) / ids[-1]
+
+
+def decode_tasks(jobs: Iterable[Job | JobGroup], main_from: Path | None) -> None:
+    """Turn the texts of stored tasks into tasks, importing what they name.
+
+    The script saved in ``main_from`` is executed if they name something in it.
+    """
+    for job in jobs:
+        stored = job.tasks if isinstance(job, JobGroup) else job.task
+        main = None
+        if isinstance(stored, str) and main_from is not None and names_main(stored):
+            main = load_saved_main(main_from)
+        with main_is(main):
+            if isinstance(job, JobGroup):
+                job.tasks = [decoded(task) for task in job.task_list()]
+            else:
+                job.task = decoded(job.task)
 
 
 def load_job(job_text: str, task_text: str) -> Job | JobGroup:

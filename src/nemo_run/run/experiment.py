@@ -2,60 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import functools
-import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar, Token
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from torchx.specs import AppState
 
-from nemo_run._files import make_private_directory
 from nemo_run.config import Config, ConfigurableMixin, Partial, Script
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.local import LocalExecutor
 from nemo_run.core.frontend.console.api import CONSOLE, configure_logging
-from nemo_run.core.serialization._references import main_is
-from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
-from nemo_run.exceptions import (
-    ConfigError,
-    ExperimentNotFoundError,
-    NemoRunError,
-    SubmitError,
-    UnsupportedError,
-)
-from nemo_run.package_info import __version__
-from nemo_run.run import _conductor, _directory, _display, _order, _outcome
-from nemo_run.run._adding import (
-    check_kinds,
-    check_run_if,
-    check_travels,
-    checked_dependencies,
-    default_name,
-)
+from nemo_run.exceptions import ConfigError, NemoRunError
+from nemo_run.run import _conductor, _directory, _display, _order, _preparing
+from nemo_run.run._adding import check_can_detach, check_kinds, check_run_if, checked_dependencies
 from nemo_run.run._direct import is_direct, is_first_rank, only_single_jobs, run_directly
-from nemo_run.run._directory import ExperimentDirectory, JobState
-from nemo_run.run._main_module import (
-    check_not_loading,
-    load_saved_main,
-    main_source,
-    merge_saved_main,
-    names_main,
-)
-from nemo_run.run._names import checked, checked_job_name, directory_for_title
-from nemo_run.run._stored import read_experiment
-from nemo_run.run._tailing import LogTail
-from nemo_run.run.job import Job, JobGroup, decoded
+from nemo_run.run._directory import ExperimentDirectory
+from nemo_run.run._main_module import check_not_loading, merge_saved_main
+from nemo_run.run._making import Workplace, made_anew, make_job
+from nemo_run.run._names import checked, directory_for_title
+from nemo_run.run._stored import decode_tasks, latest_of, read_experiment
+from nemo_run.run._watch import Watch
+from nemo_run.run.job import Job, JobGroup
 from nemo_run.run.plugin import ExperimentPlugin
 from nemo_run.run.torchx_backend.runner import Runner, get_runner
-from nemo_run.run.torchx_backend.schedulers.api import get_executor_str
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -142,11 +115,8 @@ class Experiment(ConfigurableMixin):
         self._jobs: list[Job | JobGroup] = list(jobs or [])
         self._launched = self._detached = self._direct = False
         self._runner_: Runner | None = None
-        self._conductor_: _conductor.Conductor | None = None
+        self._watch_: Watch | None = None
         self._token: Token[Experiment | None] | None = None
-        self._context = contextlib.ExitStack()
-        # Whether this process conducts; None as long as nobody asked.
-        self._alone: bool | None = None
         self._planned = self._rerun = False
         # Where a rerun finds the script that defined its tasks.
         self._main_from: Path | None = None
@@ -174,15 +144,7 @@ class Experiment(ConfigurableMixin):
         Raises:
             ExperimentNotFoundError: there is none.
         """
-        ids = _directory.catalog(title, base_dir)
-        if not ids:
-            known = ", ".join(map(repr, _directory.catalog("", base_dir))) or "none"
-            raise ExperimentNotFoundError(
-                f"There is no experiment titled {title!r}. Titles: {known}."
-            )
-        root = _directory.experiments_root(base_dir)
-        nested = root / title / ids[-1]
-        return cls._load(nested if nested.is_dir() else root / directory_for_title(title) / ids[-1])
+        return cls._load(latest_of(title, base_dir))
 
     @classmethod
     def _load(cls, path: Path) -> Experiment:
@@ -203,16 +165,7 @@ class Experiment(ConfigurableMixin):
         Reading stored tasks imports what they name, and executes the saved launching script if
         they name something in it.
         """
-        for job in self._jobs:
-            stored = job.tasks if isinstance(job, JobGroup) else job.task
-            main = None
-            if isinstance(stored, str) and self._main_from is not None and names_main(stored):
-                main = load_saved_main(self._main_from)
-            with main_is(main):
-                if isinstance(job, JobGroup):
-                    job.tasks = [decoded(task) for task in job.task_list()]
-                else:
-                    job.task = decoded(job.task)
+        decode_tasks(self._jobs, self._main_from)
         return Tasks(job.tasks if isinstance(job, JobGroup) else job.task for job in self._jobs)
 
     @property
@@ -255,62 +208,24 @@ class Experiment(ConfigurableMixin):
             raise ConfigError("This experiment was run already. Use reset() to add and run again.")
         check_run_if(run_if)
         check_kinds(task, executor, plugins)
-        needed = checked_dependencies(dependencies, [job.id for job in self._jobs], name)
-        is_group = isinstance(task, Sequence)
-        tasks: Sequence[Partial[Any] | Script] = task if isinstance(task, Sequence) else [task]
-        given = executor if isinstance(executor, Sequence) else [executor or self.executor]
-        if is_group and not (tasks and name):
-            raise ConfigError("A group of tasks needs tasks and a name.")
-        if len(given) not in (1, len(tasks)):
-            raise ConfigError(f"{len(given)} executors do not fit {len(tasks)} tasks.")
-
-        job_id = self._new_id(name or default_name(tasks[0]))
-        copies = [copy.deepcopy(item) for item in tasks]
-        own = [self._own_executor(item, job_id, name) for item in given]
-        self._apply_plugins(plugins, copies, own if len(own) > 1 else own * len(copies))
-        for item in copies:
-            check_travels(item)
-        shared: dict[str, Any] = {
-            "id": job_id,
-            "plugins": None if plugins is None else list(plugins),
-            "tail_logs": tail_logs,
-            "dependencies": needed,
-            "name": name,
-            "run_if": run_if,
-        }
-        if is_group:
-            executors = own if len(own) > 1 else own[0]
-            self._jobs.append(JobGroup(tasks=copies, executors=executors, **shared))
-        else:
-            self._jobs.append(Job(task=copies[0], executor=own[0], **shared))
-        return job_id
+        taken = [job.id for job in self._jobs]
+        job = make_job(
+            self._workplace,
+            task,
+            executor or self.executor,
+            name=name,
+            taken=taken,
+            plugins=plugins,
+            tail_logs=tail_logs,
+            dependencies=checked_dependencies(dependencies, taken, name),
+            run_if=run_if,
+        )
+        self._jobs.append(job)
+        return job.id
 
     def _check_entered(self, what: str) -> None:
         if _current_experiment.get() is not self:
             raise ConfigError(f"{what} inside of `with Experiment(...) as exp:`.")
-
-    def _new_id(self, name: str) -> str:
-        taken = {job.id for job in self._jobs}
-        new, number = checked_job_name(name), len(self._jobs)
-        while new in taken:
-            new, number = f"{name}_{number}", number + 1
-        return new
-
-    def _own_executor(self, executor: Executor, job_id: str, name: str) -> Executor:
-        own = executor.clone()
-        own.assign(self._id, self._exp_dir, task_id=job_id, task_dir=name or job_id)
-        return own
-
-    def _apply_plugins(
-        self,
-        plugins: Sequence[ExperimentPlugin] | None,
-        tasks: Sequence[Any],
-        executors: Sequence[Executor],
-    ) -> None:
-        for plugin in plugins or ():
-            plugin.assign(self._id)
-            for task, executor in zip(tasks, executors, strict=True):
-                plugin.setup(task, executor)
 
     # Running.
 
@@ -319,7 +234,7 @@ class Experiment(ConfigurableMixin):
         self._planned = True
         self._prepare(exist_ok=exist_ok)
         try:
-            for job, requests in self._plan():
+            for job, requests in _preparing.requests(self._directory, self._jobs, self._runner):
                 if log:
                     kind = "Task Group" if isinstance(job, JobGroup) else "Task"
                     _display.rule(self.console, f"[DRYRUN] {kind} {job.id}")
@@ -360,7 +275,7 @@ class Experiment(ConfigurableMixin):
             self.console.print("This experiment has no jobs; nothing to run.")
             return
         if sequential:
-            self._make_sequential()
+            _order.put_in_a_row(self._jobs, as_before=self._rerun)
         waves = _order.waves({job.id: job.dependencies for job in self._jobs})
         for job in self._jobs:
             job.tail_logs = job.tail_logs or tail_logs
@@ -371,69 +286,39 @@ class Experiment(ConfigurableMixin):
             self.console.print("The first process of this Slurm step launches; this one does not.")
             return
         if detach:
-            self._check_can_detach()
+            check_can_detach(self._jobs)
         self._prepare()
-        self._check_plan()
+        _preparing.check_requests(self._directory, self._jobs, self._runner)
         self._launched, self._detached = True, detach
         self._directory.write(_directory.TUNNELS, "{}")
         needs_conductor = len(waves) > 1 or any(isinstance(job, JobGroup) for job in self._jobs)
         if detach and needs_conductor:
             _conductor.spawn(self._directory)
-            self._raise_if_not_launched()
+            self._watch.raise_if_not_launched()
             return
-        self._conduct(until_ended=False)
+        self._watch.conduct(until_ended=False)
 
     def _run_directly(self) -> None:
         single = only_single_jobs(self._jobs)
         self._direct = True
         if not is_first_rank():
-            run_directly(single, self._conductor)  # writes nothing, see Conductor.writes
+            run_directly(single, self._watch.conductor)  # writes nothing, see Conductor.writes
             return
         self._prepare()
         self._launched = True
-        with self._conducting():
-            run_directly(single, self._conductor)
+        with self._watch.conducting():
+            run_directly(single, self._watch.conductor)
 
     def resume(self) -> None:
         """Go on with an experiment whose launcher was killed: start what was not, wait for all.
 
         Nothing is started twice. Where another process is at it already, only waits.
         """
-        while not all(state.ended for state in self._look_again()):
-            with self._conducting() as alone:
-                if alone:
-                    self._conductor.run()
-                    self._save_tasks()
-            time.sleep(0.05)
-
-    @contextlib.contextmanager
-    def _conducting(self) -> Iterator[bool]:
-        """Be the one process that changes things; gives False where another is."""
-        with self._directory.conducting(_conductor.PATIENCE_S) as alone:
-            self._conductor.writes = alone
-            if alone:
-                self._conductor.refresh()
-            try:
-                yield alone
-            finally:
-                self._conductor.writes = False
+        self._watch.resume()
 
     def wait(self) -> None:
         """Wait until every job has ended; where nobody is left to start some, say so and return."""
-        while waiting := [state for state in self._look_again() if not state.ended]:
-            if not any(state.launched for state in waiting) and self._is_abandoned():
-                self.console.print(
-                    f"{len(waiting)} jobs were never started, and nobody is left to start them. "
-                    "Call resume()."
-                )
-                return
-            time.sleep(0.1)
-
-    def _is_abandoned(self) -> bool:
-        """Tell whether jobs wait to be started and nobody is there to do it."""
-        with self._directory.conducting() as nobody_conducts:
-            # Looked at again: the last conductor may have ended well since.
-            return nobody_conducts and any(not state.ended for state in self._look_again())
+        self._watch.wait()
 
     def reset(self) -> Self:
         """Make this experiment ready to be run again, under a new id, and return it.
@@ -446,29 +331,17 @@ class Experiment(ConfigurableMixin):
             return self
         self._id = f"{self._title}_{time.time_ns()}"
         self._exp_dir = str(_directory.directory_of(self._title, self._id, self._base_dir))
-        self._jobs = [self._fresh(job) for job in self._jobs]
+        self._jobs = [made_anew(self._workplace, job) for job in self._jobs]
         self._reconstruct = self._launched = self._detached = self._direct = False
         self._rerun = True
-        self._conductor_ = None
+        self._watch_ = None
         return self
-
-    def _fresh(self, job: Job | JobGroup) -> Job | JobGroup:
-        new = copy.copy(job)
-        new.launched = False
-        if isinstance(new, JobGroup):
-            own = [self._own_executor(e, new.id, new.name) for e in new._executor_list()]
-            new.executors = own if len(own) > 1 else own[0]
-            new.handles, new.states = [], []
-        else:
-            new.executor = self._own_executor(new.executor, new.id, new.name)
-            new.handle, new.state = "", AppState.UNSUBMITTED
-        return new
 
     # Asking.
 
     def status(self, return_dict: bool = False) -> dict[str, dict[str, Any]] | None:
         """Print the status of every job, or return it by job id, in the order of the jobs."""
-        statuses = self._statuses()
+        statuses = self._watch.statuses()
         if return_dict:
             return statuses
         _display.print_status(self.console, self._id, statuses)
@@ -476,15 +349,14 @@ class Experiment(ConfigurableMixin):
 
     def status_json(self) -> str:
         """Return the status of every job as JSON."""
-        return _display.as_json(self._statuses())
+        return _display.as_json(self._watch.statuses())
 
     def logs(self, job_id: str, regex: str | None = None) -> None:
         """Print the log of a job to stderr, following it until the job ends."""
         index = self._index(job_id)
         if index is None:
             return
-        self._look_again()
-        job, state = self._jobs[index], self._conductor.states[index]
+        job, state = self._jobs[index], self._watch.states()[index]
         if is_direct(job.handle):
             self.console.print(
                 f"The log of a direct run is in {job.executor.job_dir}", markup=False
@@ -505,20 +377,9 @@ class Experiment(ConfigurableMixin):
         if index is None:
             return
         try:
-            self._cancel(index)
+            self._watch.cancel(index)
         except NemoRunError as err:
             self.console.print(f"Could not cancel {job_id}: {err}", markup=False)
-
-    def _cancel(self, index: int) -> None:
-        self._directory.request_cancel(index)
-        while not self._look_again()[index].ended:
-            if any(member.handle for member in self._conductor.states[index].members):
-                self._conductor.cancel([index])
-                continue
-            with self._conducting() as alone:
-                if alone:
-                    self._conductor.cancel([index])
-            time.sleep(0.05)
 
     def _index(self, job_id: str) -> int | None:
         for index, job in enumerate(self._jobs):
@@ -547,9 +408,8 @@ class Experiment(ConfigurableMixin):
             elif error is None and self._jobs and not (self._direct or self._planned):
                 self.console.print("No job was launched: call run() before leaving the experiment.")
         finally:
-            self._context.close()
-            self._alone = None
-            self.__dict__.pop("_tail_log", None)
+            if self._watch_ is not None:
+                self._watch_.close()
             if self._token is not None:
                 _current_experiment.reset(self._token)
                 self._token = None
@@ -558,17 +418,17 @@ class Experiment(ConfigurableMixin):
 
     def _leave(self, error: BaseException | None) -> None:
         if isinstance(error, KeyboardInterrupt) and not self._detached:
-            self._end_all()
+            self._watch.end_all()
         elif self._detached:
             _display.rule(self.console, f"Detaching from Experiment {self._id}; jobs go on")
         elif error is not None:
             _display.rule(self.console, f"Leaving Experiment {self._id} with jobs running")
         elif not self._direct:
             _display.rule(self.console, f"Waiting for Experiment {self._id} to finish")
-            self._conduct(until_ended=True)
-        self._save_tasks()
+            self._watch.conduct(until_ended=True)
+        _preparing.save_tasks(self._directory, self._jobs)
         if not self.skip_status_at_exit:
-            _display.print_status(self.console, self._id, self._statuses())
+            _display.print_status(self.console, self._id, self._watch.statuses())
         self._directory.mark_done()
         if self.enable_goodbye_message:
             theme = os.environ.get("NEMO_RUN_CODE_THEME", "monokai")
@@ -580,9 +440,7 @@ class Experiment(ConfigurableMixin):
         Raises:
             JobFailedError: with its state, exit code and the last lines of its log.
         """
-        error = _outcome.failure(self._jobs, self._look_again(), self._runner)
-        if error is not None:
-            raise error
+        self._watch.raise_if_failed()
 
     # Inside.
 
@@ -596,173 +454,34 @@ class Experiment(ConfigurableMixin):
             self._runner_ = get_runner(experiment=self)
         return self._runner_
 
-    @functools.cached_property
-    def _tail_log(self) -> LogTail:
-        return LogTail(self._runner, self._tailed_handles)
+    @property
+    def _workplace(self) -> Workplace:
+        return Workplace(self._id, self._exp_dir)
 
     @property
-    def _conductor(self) -> _conductor.Conductor:
-        if self._conductor_ is None:
-            self._conductor_ = _conductor.Conductor(
-                self._jobs, self._directory, self._runner, workers=self.threadpool_workers
+    def _watch(self) -> Watch:
+        if self._watch_ is None:
+            self._watch_ = Watch(
+                self._id,
+                self._jobs,
+                self._directory,
+                self._runner,
+                self.console,
+                workers=self.threadpool_workers,
             )
-        return self._conductor_
+        return self._watch_
 
-    def _prepare(self, exist_ok: bool = False) -> None:
-        directory = self._directory
-        directory.create(exist_ok=exist_ok)
-        home_root = _directory.experiments_root()
-        if not Path(self._exp_dir).is_relative_to(home_root):
-            _link(
-                home_root / directory_for_title(self._title) / Path(self._exp_dir).name,
-                self._exp_dir,
-            )
-        directory.write(
-            _directory.CONFIG, ZlibJSONSerializer().serialize(self.to_config()), sync=True
+    def _prepare(self, *, exist_ok: bool = False) -> None:
+        _preparing.create(
+            self._directory,
+            title=self._title,
+            config=self.to_config(),
+            main_from=self._main_from,
+            exist_ok=exist_ok,
         )
-        directory.write(_directory.VERSION, f"{__version__}\n")
-        directory.write(_directory.MAIN, self._main_source())
-        try:
-            for index, job in enumerate(self._jobs):
-                directory.write_plan(index, job.prepare(self.serialize_metadata_for_scripts))
-            self._save_tasks()
-        except NemoRunError:
-            directory.remove()
-            raise
-
-    def _plan(self) -> Iterator[tuple[Job | JobGroup, list[Any]]]:
-        """Yield each job with the requests that would be submitted for it."""
-        for index, job in enumerate(self._jobs):
-            _, apps = self._directory.read_plan(index) or ("", [])
-            yield (
-                job,
-                [
-                    self._runner.dryrun(app, get_executor_str(executor), executor)
-                    for app, executor in zip(apps, job.executors_in_order, strict=True)
-                ],
-            )
-
-    def _check_plan(self) -> None:
-        """Find what is wrong with any job before the first is submitted."""
-        try:
-            for _ in self._plan():
-                pass
-        except ConfigError:
-            self._directory.remove()
-            raise
-
-    def _main_source(self) -> str:
-        if self._main_from is not None:
-            saved = ExperimentDirectory(self._main_from).read(_directory.MAIN)
-            if saved:
-                return saved
-        return main_source()
-
-    def _save_tasks(self) -> None:
-        texts = [job.serialize() for job in self._jobs]
-        self._directory.write(_directory.TASKS, json.dumps(texts), sync=True)
-
-    def _raise_if_not_launched(self) -> None:
-        for state in self._look_again():
-            if state.message.startswith(_conductor.NOT_LAUNCHED):
-                raise SubmitError(f"A job {state.message}", operation="submit")
-
-    def _make_sequential(self) -> None:
-        row = [[], *([job.id] for job in self._jobs[:-1])]
-        if self._rerun and [job.dependencies for job in self._jobs] == row:
-            return  # as the sequential run before the reset() has left them
-        if any(job.dependencies for job in self._jobs):
-            raise ConfigError(
-                "sequential=True puts the jobs in a row, but some have dependencies of their own. "
-                "Use one or the other."
-            )
-        for before, job in zip(self._jobs, self._jobs[1:], strict=False):
-            job.dependencies = [before.id]
-
-    def _check_can_detach(self) -> None:
-        for job in self._jobs:
-            if type(job.executor).__module__ == "__main__":
-                raise UnsupportedError(
-                    f"The class of {job.id!r}'s executor is defined in this script, so no other "
-                    "process can look after the job. Put it into a module, or do not detach."
-                )
-            if not job.executor.CAPABILITIES.detach:
-                raise UnsupportedError(
-                    f"Job {job.id!r} runs on {type(job.executor).__name__}, whose jobs end with "
-                    "this process. Run it without detach=True."
-                )
-
-    def _conduct(self, *, until_ended: bool) -> None:
-        """Launch and wait in this process, showing how it goes."""
-        if self._alone is None:
-            self._alone = self._context.enter_context(self._conducting())
-        if not self._alone:
-            self.wait()
-            return
-        conductor = self._conductor
-        tailed = any(job.tail_logs for job in self._jobs)
-        progress = _display.Progress(
-            self.console,
-            self._id,
-            self._jobs,
-            lambda: conductor.states,
-            self._last_line,
-            live=self.console.is_terminal and not tailed,
+        _preparing.prepare_jobs(
+            self._directory, self._jobs, with_metadata=self.serialize_metadata_for_scripts
         )
-        if tailed:
-            self._tail_log.start()
-        else:
-            conductor.on_change = progress.changed
-        try:
-            with progress:
-                conductor.run(until_ended=until_ended)
-        except KeyboardInterrupt:
-            self._end_all()
-            raise
-        if conductor.ended:
-            self._tail_log.finish()
-        if conductor.launch_errors and not until_ended:
-            self._save_tasks()
-            raise conductor.launch_errors[0]
-
-    def _tailed_handles(self) -> list[str]:
-        tailed = [job for job in self._jobs if job.tail_logs]
-        return [
-            h
-            for job in tailed
-            for h in (job.handles if isinstance(job, JobGroup) else [job.handle])
-        ]
-
-    def _end_all(self) -> None:
-        """Ask all jobs to end; being interrupted again, kill them."""
-        if self._conductor.ended:
-            return
-        try:
-            self.console.print("Ending all jobs; press Ctrl-C again to kill them at once.")
-            self._conductor.cancel()
-        except KeyboardInterrupt:
-            self.console.print("Killing all jobs.")
-            self._conductor.cancel(at_once=True)
-
-    def _look_again(self) -> list[JobState]:
-        """Return the present states: as written by whoever conducts, then asked for."""
-        conductor = self._conductor
-        conductor.refresh()
-        conductor.poll()
-        return conductor.states
-
-    def _statuses(self) -> dict[str, dict[str, Any]]:
-        exp_dir = Path(self._exp_dir)
-        return {
-            job.id: _display.describe(job, state, exp_dir)
-            for job, state in zip(self._jobs, self._look_again(), strict=True)
-        }
-
-    def _last_line(self, index: int) -> str:
-        if not self._jobs[index].executor.CAPABILITIES.local_paths:
-            return ""  # several times a second is too often to ask a cluster
-        tail = _outcome.last_lines(self._conductor.states[index], self._runner, 1)
-        return tail[-1].rstrip() if tail else ""
 
     def __repr__(self) -> str:
         jobs = ", ".join(job.id for job in self._jobs)
@@ -777,10 +496,3 @@ _STORED_OPTIONS = (
     "skip_status_at_exit",
     "serialize_metadata_for_scripts",
 )
-
-
-def _link(link: Path, target: str) -> None:
-    """Make an experiment kept elsewhere findable from the home directory."""
-    make_private_directory(link.parent)
-    if not link.exists():
-        link.symlink_to(Path(target).resolve())

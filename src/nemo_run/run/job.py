@@ -152,7 +152,7 @@ class JobGroup(ConfigurableMixin):
     run_if: RunIf = "succeeded"
 
     def __post_init__(self) -> None:
-        executors = self._executor_list()
+        executors = self.executor_list()
         if not isinstance(self.tasks, str) and len(executors) not in (1, len(self.tasks)):
             raise ConfigError(
                 f"Group {self.id!r} has {len(self.tasks)} tasks and {len(executors)} executors. "
@@ -173,7 +173,7 @@ class JobGroup(ConfigurableMixin):
         """Return the tasks, each as text where the group was stored."""
         return split_stored(self.tasks) if isinstance(self.tasks, str) else self.tasks
 
-    def _executor_list(self) -> list[Executor]:
+    def executor_list(self) -> list[Executor]:
         return list(self.executors) if isinstance(self.executors, Sequence) else [self.executors]
 
     @property
@@ -186,7 +186,7 @@ class JobGroup(ConfigurableMixin):
 
     @property
     def executor(self) -> Executor:
-        return self._executor_list()[0]
+        return self.executor_list()[0]
 
     @property
     def merged(self) -> bool:
@@ -202,7 +202,7 @@ class JobGroup(ConfigurableMixin):
     def prepare(self, serialize_metadata_for_scripts: bool = True) -> list[AppDef]:
         """Write the files that the tasks need; return their applications, one for each handle."""
         tasks = [runnable(task) for task in self.task_list()]
-        executors = self._executor_list()
+        executors = self.executor_list()
         if len(executors) < len(tasks):
             executors = executors * len(tasks)
         for executor in executors:
@@ -280,7 +280,7 @@ class JobGroup(ConfigurableMixin):
     @property
     def executors_in_order(self) -> list[Executor]:
         """One executor for each application that `prepare` returns."""
-        executors = self._executor_list()
+        executors = self.executor_list()
         if self.merged or len(executors) > 1:
             return executors[:1] if self.merged else executors
         return executors * len(self.task_list())

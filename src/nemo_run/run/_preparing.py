@@ -1,0 +1,96 @@
+"""The directory of an experiment, filled before the first job is submitted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from nemo_run._files import make_private_directory
+from nemo_run.config import Config
+from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
+from nemo_run.exceptions import ConfigError, NemoRunError
+from nemo_run.package_info import __version__
+from nemo_run.run import _directory
+from nemo_run.run._directory import ExperimentDirectory
+from nemo_run.run._main_module import main_source
+from nemo_run.run._names import directory_for_title
+from nemo_run.run.job import Job, JobGroup
+from nemo_run.run.torchx_backend.runner import Runner
+from nemo_run.run.torchx_backend.schedulers.api import get_executor_str
+
+
+def create(
+    directory: ExperimentDirectory,
+    *,
+    title: str,
+    config: Config[Any],
+    main_from: Path | None,
+    exist_ok: bool,
+) -> None:
+    """Make the directory, with what describes the experiment as a whole.
+
+    The saved script is that of ``main_from``, the experiment that is run again, where it has one.
+    """
+    directory.create(exist_ok=exist_ok)
+    home_root = _directory.experiments_root()
+    if not directory.path.is_relative_to(home_root):
+        _link(home_root / directory_for_title(title) / directory.path.name, directory.path)
+    directory.write(_directory.CONFIG, ZlibJSONSerializer().serialize(config), sync=True)
+    directory.write(_directory.VERSION, f"{__version__}\n")
+    saved = ExperimentDirectory(main_from).read(_directory.MAIN) if main_from else None
+    directory.write(_directory.MAIN, saved or main_source())
+
+
+def prepare_jobs(
+    directory: ExperimentDirectory, jobs: Sequence[Job | JobGroup], *, with_metadata: bool
+) -> None:
+    """Write what the jobs need and what is to be submitted; a failure leaves no directory."""
+    try:
+        for index, job in enumerate(jobs):
+            directory.write_plan(index, job.prepare(with_metadata))
+        save_tasks(directory, jobs)
+    except NemoRunError:
+        directory.remove()
+        raise
+
+
+def save_tasks(directory: ExperimentDirectory, jobs: Sequence[Job | JobGroup]) -> None:
+    """Write down the jobs with what is known of them now."""
+    texts = [job.serialize() for job in jobs]
+    directory.write(_directory.TASKS, json.dumps(texts), sync=True)
+
+
+def requests(
+    directory: ExperimentDirectory, jobs: Sequence[Job | JobGroup], runner: Runner
+) -> Iterator[tuple[Job | JobGroup, list[Any]]]:
+    """Yield each job with the requests that would be submitted for it."""
+    for index, job in enumerate(jobs):
+        _, apps = directory.read_plan(index) or ("", [])
+        yield (
+            job,
+            [
+                runner.dryrun(app, get_executor_str(executor), executor)
+                for app, executor in zip(apps, job.executors_in_order, strict=True)
+            ],
+        )
+
+
+def check_requests(
+    directory: ExperimentDirectory, jobs: Sequence[Job | JobGroup], runner: Runner
+) -> None:
+    """Find what is wrong with any job before the first is submitted."""
+    try:
+        for _ in requests(directory, jobs, runner):
+            pass
+    except ConfigError:
+        directory.remove()
+        raise
+
+
+def _link(link: Path, target: Path) -> None:
+    """Make an experiment kept elsewhere findable from the home directory."""
+    make_private_directory(link.parent)
+    if not link.exists():
+        link.symlink_to(target.resolve())
