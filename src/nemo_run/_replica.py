@@ -123,10 +123,15 @@ class ReplicaSpec:
             raise ConfigError("The name of an environment variable is empty or holds '='.")
         if not Path(self.cwd).is_absolute():
             raise ConfigError(f"cwd must be an absolute path, not {self.cwd!r}.")
-        for name in ("retries", "backoff_s", "backoff_cap_s", "grace_s", "time_limit_s"):
+        for name in ("retries", "backoff_s", "backoff_cap_s", "grace_s"):
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise ConfigError(f"{name} must not be negative, not {value!r}.")
+        if self.time_limit_s is not None and not self.time_limit_s > 0:
+            raise ConfigError(
+                f"time_limit_s={self.time_limit_s!r} leaves no time to run. "
+                "Give seconds, or None for no limit."
+            )
 
     def pack(self) -> bytes:
         """Encode for the supervisor, as bytes the kernel will see."""

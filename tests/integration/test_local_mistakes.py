@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,3 +42,28 @@ def test_waiting_for_jobs_that_nobody_will_start_returns_with_a_hint(
     exp.resume()
     assert states(run.Experiment.from_id(exp._id)) == {"one": "SUCCEEDED", "two": "SUCCEEDED"}
     assert lines(ran) == ["x"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", ["", ", clean_mode=True"])
+def test_whoever_stops_reading_the_output_sees_no_traceback(tmp_path: Path, settings: str) -> None:
+    path = write(
+        tmp_path,
+        f"with run.Experiment('mine', log_level='WARN'{settings}) as exp:\n"
+        "    exp.add(script('for i in $(seq 200); do echo $i; sleep 0.005; done'), name='a')\n"
+        "    exp.run(tail_logs=True)\n",
+    )
+    with (tmp_path / "errors").open("w") as errors:
+        launcher = subprocess.Popen(
+            [sys.executable, str(path)], stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        assert launcher.stdout is not None
+        while "a/0 1\n" not in launcher.stdout.readline():
+            pass
+        launcher.stdout.close()
+        launcher.wait(60)
+
+    assert (tmp_path / "errors").read_text() == ""
+    exp = only_experiment("mine")
+    exp.wait()
+    assert states(exp) == {"a": "SUCCEEDED"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,10 +11,10 @@ import pytest
 from tests.contract import tasks
 from tests.contract.experiments import experiment, log_of, script, states, statuses
 from tests.contract.plugins import SetVariable
-from tests.unit.config_targets import Box, Model
+from tests.unit.config_targets import Box, Model, Size
 
 import nemo_run as run
-from nemo_run.exceptions import ConfigError
+from nemo_run.exceptions import ConfigError, JobNotFoundError
 
 
 @dataclass(kw_only=True)
@@ -80,6 +81,14 @@ class TestAdding:
         with experiment() as exp, pytest.raises(ConfigError, match=name):
             exp.add(script("true"), name=name)
 
+    @pytest.mark.parametrize("name", ["two\nlines", "bell\a", "one\u2028two", "\x1b[31mred"])
+    def test_names_that_would_break_lines_are_refused(self, name: str) -> None:
+        with experiment() as exp, pytest.raises(ConfigError, match="control character") as caught:
+            exp.add(script("true"), name=name)
+        assert "\n" not in str(caught.value)
+        with pytest.raises(ConfigError, match="control character"):
+            run.Experiment(name)
+
     def test_arguments_of_a_script_are_a_list(self) -> None:
         with pytest.raises(ConfigError, match=r"list.*'--a b'"):
             run.Script("train.sh", args="--a b")  # type: ignore[arg-type]
@@ -119,7 +128,13 @@ class TestBeforeAnythingRuns:
 
     @pytest.mark.parametrize(
         ("setting", "value"),
-        [("retries", -1), ("time_limit_s", -5), ("gpus", 1), ("jobs_at_a_time", 0)],
+        [
+            ("retries", -1),
+            ("time_limit_s", -5),
+            ("time_limit_s", 0),
+            ("gpus", 1),
+            ("jobs_at_a_time", 0),
+        ],
     )
     def test_settings_that_cannot_be_are_named(
         self, setting: str, value: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -127,6 +142,27 @@ class TestBeforeAnythingRuns:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
         executor = run.LocalExecutor(**{setting: value})  # type: ignore[arg-type]
         assert setting in self.refused(tmp_path, script("true"), executor)
+
+    def test_a_required_argument_that_is_not_set_is_named_with_its_job(
+        self, tmp_path: Path
+    ) -> None:
+        said = self.refused(tmp_path, run.Partial(tasks.append, text="x"), run.LocalExecutor())
+        for word in ("'second'", "append", "'path'"):
+            assert word in said
+
+    def test_a_required_argument_deep_inside_is_named(self, tmp_path: Path) -> None:
+        task = run.Partial(tasks.say, text=[{"box": run.Config(Size, width=1)}])
+        said = self.refused(tmp_path, task, run.LocalExecutor())
+        assert "Size needs 'height'" in said
+
+    def test_a_script_that_is_not_there_is_named_with_its_job(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        for task in (run.Script("train.sh"), run.Script("python train.sh --fast")):
+            said = self.refused(tmp_path, task, run.LocalExecutor())
+            assert "'second'" in said
+            assert "'train.sh'" in said
 
     def test_a_scheduler_that_is_not_installed_is_named_with_its_group(
         self, tmp_path: Path
@@ -186,6 +222,33 @@ class TestUnusualButRight:
         run.run(run.Partial(load, is_lazy=True), direct=True)
         assert capsys.readouterr().out == "lazy True\n"
 
+    def test_a_partial_inside_of_a_task_gets_its_arguments_later(self) -> None:
+        with experiment() as exp:
+            exp.add(run.Partial(call, function=run.Partial(shout)), name="a")
+            exp.run()
+        assert log_of(exp, "a") == "NOW\n"
+
+    def test_a_script_that_a_job_before_writes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        with experiment() as exp:
+            exp.add(script("echo 'echo written' > late.sh"), name="write")
+            exp.add(run.Script("late.sh"), name="read", dependencies=["write"])
+            exp.run()
+        assert log_of(exp, "read") == "written\n"
+
+    def test_a_script_on_the_path(self, tmp_path: Path) -> None:
+        program = tmp_path / "bin" / "greet.sh"
+        program.parent.mkdir()
+        program.write_text("echo hello")
+        program.chmod(0o755)
+        executor = run.LocalExecutor(env_vars={"PATH": f"{program.parent}:/usr/bin:/bin"})
+        with experiment() as exp:
+            exp.add(run.Script("greet.sh"), executor=executor, name="a")
+            exp.run()
+        assert log_of(exp, "a") == "hello\n"
+
     def test_broadcasting_leaves_methods_alone(self) -> None:
         config = run.Config(Box, value=run.Config(Model, width=1))
         config.broadcast(clone=3, width=4)
@@ -195,3 +258,41 @@ class TestUnusualButRight:
 
 def load(is_lazy: bool = False) -> None:
     print("lazy", is_lazy)
+
+
+def shout(text: str) -> None:
+    print(text.upper())
+
+
+def call(function: Any) -> None:
+    function(text="now")
+
+
+class TestAskingForAJobThatIsNotThere:
+    @pytest.mark.parametrize("ask", ["logs", "cancel"])
+    def test_is_said_even_where_nothing_else_is_printed(
+        self, ask: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with experiment() as exp:
+            exp.add(script("true"), name="train")
+            exp.run()
+        monkeypatch.setattr(logging.getLogger("nemo_run"), "propagate", True)
+        getattr(exp, ask)("trian")
+        assert "There is no job 'trian'" in caplog.text
+        assert "Jobs: train" in caplog.text
+
+    @pytest.mark.parametrize("ask", ["logs", "cancel"])
+    def test_is_an_error_for_those_who_check(self, ask: str) -> None:
+        with experiment() as exp:
+            exp.add(script("true"), name="train")
+            exp.run()
+        with pytest.raises(JobNotFoundError, match="'trian'"):
+            getattr(exp, ask)("trian", check=True)
+
+    def test_a_log_of_what_was_never_started_is_an_error_for_those_who_check(self) -> None:
+        with experiment() as exp:
+            exp.add(script("false"), name="first")
+            exp.add(script("true"), name="never", dependencies=["first"])
+            exp.run()
+        with pytest.raises(JobNotFoundError, match="not been started"):
+            exp.logs("never", check=True)

@@ -1,4 +1,4 @@
-"""What may be added to an experiment, and done with it, found out before it is."""
+"""What may be added to an experiment, found out before it is."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from nemo_run._fiddle import fdl
 from nemo_run.config import Script, get_type_namespace
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
-from nemo_run.exceptions import ConfigError, UnsupportedError
+from nemo_run.exceptions import ConfigError
 from nemo_run.run._order import RUN_IF
-from nemo_run.run.job import Job, JobGroup
 from nemo_run.run.plugin import ExperimentPlugin
 
 
@@ -74,22 +73,3 @@ def checked_dependencies(
                 f"the id of a job added before. There are: {', '.join(map(repr, known)) or 'none'}."
             )
     return list(dependencies or ())
-
-
-def check_can_detach(jobs: Sequence[Job | JobGroup]) -> None:
-    """Refuse to leave jobs behind that nobody could look after.
-
-    Raises:
-        UnsupportedError: they end with this process, or no other can import their executor.
-    """
-    for job in jobs:
-        if type(job.executor).__module__ == "__main__":
-            raise UnsupportedError(
-                f"The class of {job.id!r}'s executor is defined in this script, so no other "
-                "process can look after the job. Put it into a module, or do not detach."
-            )
-        if not job.executor.CAPABILITIES.detach:
-            raise UnsupportedError(
-                f"Job {job.id!r} runs on {type(job.executor).__name__}, whose jobs end with "
-                "this process. Run it without detach=True."
-            )

@@ -9,6 +9,7 @@ from nemo_run.exceptions import ConfigError
 # File systems take 255 bytes; ids get a time appended, and files of a job a suffix.
 MAX_BYTES = 200
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _NOT_SLUG = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -37,18 +38,44 @@ def checked(name: str, what: str) -> str:
     return name
 
 
-_OURS = frozenset({"_CONFIG", "_VERSION", "_TASKS", "_TUNNELS", "_DONE", "_STATE", "_PLAN"})
+def checked_line(name: str, what: str) -> str:
+    """Return ``name`` if it is `checked` and can be printed within a line.
+
+    Raises:
+        ConfigError: also where it has line breaks or other control characters in it.
+    """
+    if isinstance(name, str) and _CONTROL.search(name):
+        raise ConfigError(
+            f"The {what} {name!r} has a control character in it, such as a line break, which would "
+            "break lines that show it. Use another character."
+        )
+    return checked(name, what)
+
+
+_OURS = frozenset(
+    {
+        "_CONFIG",
+        "_VERSION",
+        "_TASKS",
+        "_TUNNELS",
+        "_DONE",
+        "_STATE",
+        "_PLAN",
+        "_PROVENANCE",
+        "_CHANGES.patch",
+    }
+)
 
 
 def checked_job_name(name: str) -> str:
-    """Return ``name`` if a job can be called like that; see `checked`.
+    """Return ``name`` if a job can be called like that; see `checked_line`.
 
     Raises:
         ConfigError: also where a file of the experiment has that name.
     """
     if name in _OURS or name.startswith(("_CONDUCTOR", "__main__")):
         raise ConfigError(f"A file of every experiment is called {name!r}. Use another job name.")
-    return checked(name, "name of a job")
+    return checked_line(name, "name of a job")
 
 
 def directory_for_title(title: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from nemo_run._files import make_private_directory
 from nemo_run.config import Config
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
-from nemo_run.exceptions import ConfigError, NemoRunError
+from nemo_run.exceptions import ConfigError
 from nemo_run.package_info import __version__
 from nemo_run.run import _directory
 from nemo_run.run._directory import ExperimentDirectory
@@ -44,16 +45,19 @@ def create(
 
 
 def prepare_jobs(
-    directory: ExperimentDirectory, jobs: Sequence[Job | JobGroup], *, with_metadata: bool
+    directory: ExperimentDirectory,
+    jobs: Sequence[Job | JobGroup],
+    *,
+    with_code: bool,
+    with_metadata: bool,
 ) -> None:
     """Write what the jobs need and what is to be submitted; a failure leaves no directory."""
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(directory.remove)
         for index, job in enumerate(jobs):
-            directory.write_plan(index, job.prepare(with_metadata))
+            directory.write_plan(index, job.prepare(with_metadata, with_code=with_code))
         save_tasks(directory, jobs)
-    except NemoRunError:
-        directory.remove()
-        raise
+        undo.pop_all()
 
 
 def save_tasks(directory: ExperimentDirectory, jobs: Sequence[Job | JobGroup]) -> None:

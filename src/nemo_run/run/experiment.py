@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar, Token
 from pathlib import Path
 from types import TracebackType
@@ -16,14 +18,15 @@ from nemo_run.config import Config, ConfigurableMixin, Partial, Script
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.local import LocalExecutor
 from nemo_run.core.frontend.console.api import CONSOLE, configure_logging
-from nemo_run.exceptions import ConfigError, NemoRunError
+from nemo_run.exceptions import ConfigError, JobNotFoundError, NemoRunError
 from nemo_run.run import _conductor, _directory, _display, _order, _preparing
-from nemo_run.run._adding import check_can_detach, check_kinds, check_run_if, checked_dependencies
+from nemo_run.run._adding import check_kinds, check_run_if, checked_dependencies
+from nemo_run.run._checks import check_can_detach, check_tasks
 from nemo_run.run._direct import is_direct, is_first_rank, only_single_jobs, run_directly
 from nemo_run.run._directory import ExperimentDirectory
 from nemo_run.run._main_module import check_not_loading, merge_saved_main
 from nemo_run.run._making import Workplace, made_anew, make_job
-from nemo_run.run._names import checked, directory_for_title
+from nemo_run.run._names import checked_line, directory_for_title
 from nemo_run.run._stored import decode_tasks, latest_of, read_experiment
 from nemo_run.run._watch import Watch
 from nemo_run.run.job import Job, JobGroup
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from nemo_run.run._order import RunIf
+
+log = logging.getLogger(__name__)
 
 _current_experiment: ContextVar[Experiment | None] = ContextVar("experiment", default=None)
 
@@ -93,9 +98,10 @@ class Experiment(ConfigurableMixin):
         check_not_loading()
         if _reconstruct and not (id and executor):
             raise ConfigError("An experiment can only be looked at with its id and executor.")
-        directory_for_title(title)
-        if id and not _reconstruct:
-            checked(id, "id of an experiment")
+        if not _reconstruct:
+            checked_line(directory_for_title(title), "title of an experiment")
+            if id:
+                checked_line(id, "id of an experiment")
         configure_logging(log_level)
         self._title = title
         self._id = id or f"{title}_{time.time_ns()}"
@@ -232,7 +238,7 @@ class Experiment(ConfigurableMixin):
     def dryrun(self, log: bool = True, exist_ok: bool = False, delete_exp_dir: bool = True) -> None:
         """Plan everything and print what would be submitted; nothing leaves this machine."""
         self._planned = True
-        self._prepare(exist_ok=exist_ok)
+        self._prepare(exist_ok=exist_ok, with_code=False)
         try:
             for job, requests in _preparing.requests(self._directory, self._jobs, self._runner):
                 if log:
@@ -287,6 +293,7 @@ class Experiment(ConfigurableMixin):
             return
         if detach:
             check_can_detach(self._jobs)
+        check_tasks(self._jobs)
         self._prepare()
         _preparing.check_requests(self._directory, self._jobs, self._runner)
         self._launched, self._detached = True, detach
@@ -304,7 +311,7 @@ class Experiment(ConfigurableMixin):
         if not is_first_rank():
             run_directly(single, self._watch.conductor)  # writes nothing, see Conductor.writes
             return
-        self._prepare()
+        self._prepare(with_code=False)
         self._launched = True
         with self._watch.conducting():
             run_directly(single, self._watch.conductor)
@@ -351,43 +358,54 @@ class Experiment(ConfigurableMixin):
         """Return the status of every job as JSON."""
         return _display.as_json(self._watch.statuses())
 
-    def logs(self, job_id: str, regex: str | None = None) -> None:
-        """Print the log of a job to stderr, following it until the job ends."""
-        index = self._index(job_id)
-        if index is None:
-            return
-        job, state = self._jobs[index], self._watch.states()[index]
-        if is_direct(job.handle):
-            self.console.print(
-                f"The log of a direct run is in {job.executor.job_dir}", markup=False
-            )
-        elif not any(member.handle for member in state.members):
-            self.console.print(
-                f"Job {job_id} has not been started, so it has no log.", markup=False
-            )
-        else:
-            try:
+    def logs(self, job_id: str, regex: str | None = None, *, check: bool = False) -> None:
+        """Print the log of a job to stderr, following it until the job ends.
+
+        What is in the way is only said, unless ``check``.
+
+        Raises:
+            NemoRunError: with ``check``, there is no such job or no log of it.
+        """
+        with self._complaints(f"No log of {job_id}", check):
+            index = self._index(job_id)
+            job, state = self._jobs[index], self._watch.states()[index]
+            if is_direct(job.handle):
+                self.console.print(
+                    f"The log of a direct run is in {job.executor.job_dir}", markup=False
+                )
+            elif not any(member.handle for member in state.members):
+                raise JobNotFoundError(f"Job {job_id} has not been started.", operation="logs")
+            else:
                 job.logs(self._runner, regex=regex)
-            except NemoRunError as err:
-                self.console.print(f"No log of {job_id}: {err}", markup=False)
 
-    def cancel(self, job_id: str) -> None:
-        """End a job, also one that waits for others; returns when it has ended."""
-        index = self._index(job_id)
-        if index is None:
-            return
-        try:
-            self._watch.cancel(index)
-        except NemoRunError as err:
-            self.console.print(f"Could not cancel {job_id}: {err}", markup=False)
+    def cancel(self, job_id: str, *, check: bool = False) -> None:
+        """End a job, also one that waits for others; returns when it has ended.
 
-    def _index(self, job_id: str) -> int | None:
+        What is in the way is only said, unless ``check``.
+
+        Raises:
+            NemoRunError: with ``check``, there is no such job or it could not be ended.
+        """
+        with self._complaints(f"Could not cancel {job_id}", check):
+            self._watch.cancel(self._index(job_id))
+
+    def _index(self, job_id: str) -> int:
         for index, job in enumerate(self._jobs):
             if job.id == job_id:
                 return index
         known = ", ".join(job.id for job in self._jobs) or "none"
-        self.console.print(f"There is no job {job_id} in {self._id}. Jobs: {known}", markup=False)
-        return None
+        raise JobNotFoundError(f"There is no job {job_id!r} in {self._id}. Jobs: {known}.")
+
+    @contextlib.contextmanager
+    def _complaints(self, what: str, check: bool) -> Iterator[None]:
+        """Say what goes wrong, to programs by an exception and to people in words."""
+        try:
+            yield
+        except NemoRunError as err:
+            if check:
+                raise
+            # Also where nothing else is printed: it was asked for and did not happen.
+            log.warning("%s: %s", what, err)
 
     # The context.
 
@@ -471,7 +489,7 @@ class Experiment(ConfigurableMixin):
             )
         return self._watch_
 
-    def _prepare(self, *, exist_ok: bool = False) -> None:
+    def _prepare(self, *, exist_ok: bool = False, with_code: bool = True) -> None:
         _preparing.create(
             self._directory,
             title=self._title,
@@ -480,7 +498,10 @@ class Experiment(ConfigurableMixin):
             exist_ok=exist_ok,
         )
         _preparing.prepare_jobs(
-            self._directory, self._jobs, with_metadata=self.serialize_metadata_for_scripts
+            self._directory,
+            self._jobs,
+            with_code=with_code,
+            with_metadata=self.serialize_metadata_for_scripts,
         )
 
     def __repr__(self) -> str:

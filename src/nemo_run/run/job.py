@@ -12,6 +12,7 @@ from torchx.specs import AppDef, AppState, is_terminal
 from nemo_run import _buildables
 from nemo_run.config import Config, ConfigurableMixin, Partial, Script
 from nemo_run.core.execution.base import Executor
+from nemo_run.core.packaging.base import Packager
 from nemo_run.core.serialization._decode import split_stored
 from nemo_run.core.serialization.peek import peek
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
@@ -54,9 +55,24 @@ class Job(ConfigurableMixin):
         """Return the job, without its task, and the task as text."""
         return _serialize_job(self, task=None), _serialize_task(self.task)
 
-    def prepare(self, serialize_metadata_for_scripts: bool = True) -> list[AppDef]:
-        """Write the files that the task needs and return its application."""
+    def prepare(
+        self,
+        serialize_metadata_for_scripts: bool = True,
+        *,
+        with_code: bool = True,
+        packager: Packager | None = None,
+    ) -> list[AppDef]:
+        """Write the files that the task needs and return its application.
+
+        With ``with_code``, the code that travels is collected too: by ``packager``, if one is
+        given in place of the executor's.
+
+        Raises:
+            PackagingError: the code could not be collected.
+        """
         self.executor.create_job_dir()
+        if with_code:
+            self.executor.package(packager or self.executor.packager, self.id)
         return [
             package(
                 self.id,
@@ -82,7 +98,7 @@ class Job(ConfigurableMixin):
             direct_run_fn(decoded(self.task), dryrun=dryrun)
             self.state, self.launched = AppState.SUCCEEDED, True
             return
-        (app,) = self.prepare()
+        (app,) = self.prepare(with_code=not dryrun)
         info = runner.dryrun(app, get_executor_str(self.executor), self.executor)
         if dryrun:
             if log_dryrun:
@@ -199,14 +215,26 @@ class JobGroup(ConfigurableMixin):
         text = self.tasks if isinstance(self.tasks, str) else _serialize_task(tasks)
         return _serialize_job(self, tasks=[None] * len(tasks)), text
 
-    def prepare(self, serialize_metadata_for_scripts: bool = True) -> list[AppDef]:
-        """Write the files that the tasks need; return their applications, one for each handle."""
+    def prepare(
+        self,
+        serialize_metadata_for_scripts: bool = True,
+        *,
+        with_code: bool = True,
+        packager: Packager | None = None,
+    ) -> list[AppDef]:
+        """Write the files that the tasks need; return their applications, one for each handle.
+
+        See `Job.prepare`. The tasks share a directory, so their code is collected once for all
+        executors that have the same packager.
+        """
         tasks = [runnable(task) for task in self.task_list()]
         executors = self.executor_list()
-        if len(executors) < len(tasks):
-            executors = executors * len(tasks)
         for executor in executors:
             executor.create_job_dir()
+        if with_code:
+            self._package(executors, packager)
+        if len(executors) < len(tasks):
+            executors = executors * len(tasks)
         apps = [
             package(
                 f"{self.id}-{position}",
@@ -219,6 +247,14 @@ class JobGroup(ConfigurableMixin):
         ]
         return [merge_executables(iter(apps), self.id)] if self.merged else apps
 
+    def _package(self, executors: Sequence[Executor], packager: Packager | None) -> None:
+        done: list[Packager] = []
+        for executor in executors:
+            chosen = packager or executor.packager
+            if chosen not in done:
+                executor.package(chosen, f"{self.id}-{len(done)}" if done else self.id)
+                done.append(chosen)
+
     def launch(
         self,
         wait: bool,
@@ -230,7 +266,7 @@ class JobGroup(ConfigurableMixin):
         """Submit this group alone, outside of an experiment's order; see `Experiment.run`."""
         if direct:
             raise NotImplementedError("A group cannot run in this process; it has several tasks.")
-        apps = self.prepare()
+        apps = self.prepare(with_code=not dryrun)
         scheduler = get_executor_str(self.executor)
         infos = [
             runner.dryrun(app, scheduler, executor)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from torchx.schedulers.api import Stream
@@ -111,6 +114,8 @@ def print_log_lines(
         else:
             _copy(file, scheduler, app_id, role_name, replica_id, should_tail, streams, prefix)
         file.flush()
+    except BrokenPipeError:
+        _discard_from_now_on(file)
     except Exception as err:  # noqa: BLE001 - handed over to the thread that waits for us
         exceptions.append(err)
 
@@ -172,6 +177,12 @@ def _copy(
             out.write(start)
             out.write(memoryview(lines_after)[:end])
             out.flush()
+
+
+def _discard_from_now_on(file: TextIO) -> None:
+    """Let what is still printed go nowhere: whoever read it, say ``head``, has seen enough."""
+    with suppress(io.UnsupportedOperation), Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), file.fileno())
 
 
 def _prefix(file: TextIO, text: str) -> str:

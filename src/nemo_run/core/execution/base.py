@@ -227,6 +227,23 @@ class Executor(ConfigurableMixin):
         """Make the job directory; it may be there already."""
         Path(self.job_dir).mkdir(parents=True, exist_ok=True)
 
+    def package(self, packager: Packager, job_name: str) -> None:
+        """Collect the code that travels, into ``<job_dir>/code``.
+
+        The archive it comes from stays as ``<job_dir>/<job_name>.tar.gz``. A packager that takes
+        nothing along leaves the directory empty. Called once for each job before the first is
+        submitted, and not for a dry run; a backend that sends archives overrides it.
+
+        Raises:
+            PackagingError: the code could not be collected.
+        """
+        code = Path(self.job_dir) / "code"
+        code.mkdir(parents=True, exist_ok=True)
+        launcher = self.get_launcher()
+        if launcher.nsys_profile:
+            (Path(self.job_dir) / launcher.nsys_folder).mkdir(parents=True, exist_ok=True)
+        packager.package(Path.cwd(), self.job_dir, job_name)
+
     def cleanup(self, handle: str) -> None:
         """Remove what an ended job left at its backend."""
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from nemo_run._replica import SlotRequest
 from nemo_run.core.execution.base import NEW, Capabilities, Executor
+from nemo_run.core.packaging.base import Packager
 from nemo_run.exceptions import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,9 @@ class LocalExecutor(Executor):
 
     def python(self) -> str:
         return sys.executable
+
+    def package(self, packager: Packager, job_name: str) -> None:
+        """Leave the code where it is: jobs start in the user's directory."""
 
     def slots(self, environ: Mapping[str, str]) -> tuple[SlotRequest, ...]:
         """Return what a job has to wait for.
