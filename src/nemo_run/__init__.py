@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from nemo_run.core.execution.launcher import FaultTolerance, Torchrun
     from nemo_run.core.execution.local import LocalExecutor
     from nemo_run.core.packaging.base import Packager
+    from nemo_run.core.packaging.git import GitArchivePackager
+    from nemo_run.core.packaging.hybrid import HybridPackager
+    from nemo_run.core.packaging.pattern import PatternPackager
+    from nemo_run.core.packaging.snapshot import SnapshotPackager
     from nemo_run.help import help
     from nemo_run.run.api import run
     from nemo_run.run.experiment import Experiment
@@ -32,12 +36,16 @@ __all__ = [
     "ExecutorMacros",
     "Experiment",
     "FaultTolerance",
+    "GitArchivePackager",
+    "HybridPackager",
     "LazyEntrypoint",
     "LocalExecutor",
     "Packager",
     "Partial",
+    "PatternPackager",
     "Plugin",
     "Script",
+    "SnapshotPackager",
     "Torchrun",
     "__package_name__",
     "__version__",
@@ -57,12 +65,16 @@ _HOMES = {
     "ExecutorMacros": "core.execution.base",
     "Experiment": "run.experiment",
     "FaultTolerance": "core.execution.launcher",
+    "GitArchivePackager": "core.packaging.git",
+    "HybridPackager": "core.packaging.hybrid",
     "LazyEntrypoint": "cli.lazy",
     "LocalExecutor": "core.execution.local",
     "Packager": "core.packaging.base",
     "Partial": "config",
+    "PatternPackager": "core.packaging.pattern",
     "Plugin": "run.plugin",
     "Script": "config",
+    "SnapshotPackager": "core.packaging.snapshot",
     "Torchrun": "core.execution.launcher",
     "autoconvert": "api",
     "dryrun_fn": "api",
@@ -92,12 +104,9 @@ _PLANNED = {
     "DGXCloudExecutor",
     "DevSpace",
     "DockerExecutor",
-    "GitArchivePackager",
-    "HybridPackager",
     "KubeflowExecutor",
     "LeptonExecutor",
     "LocalTunnel",
-    "PatternPackager",
     "SSHTunnel",
     "SkypilotExecutor",
     "SkypilotJobsExecutor",

@@ -66,6 +66,13 @@ class PackagingError(NemoRunError):
     """The code that should travel could not be collected or staged."""
 
 
+class UncommittedChangesError(PackagingError, RuntimeError, AssertionError):
+    """A packager that was told to accept only what is committed found something that is not.
+
+    Also a ``RuntimeError`` and an ``AssertionError``, since scripts may have caught those.
+    """
+
+
 class BackendError(NemoRunError):
     """A cluster, or the way to it, said no.
 

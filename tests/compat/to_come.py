@@ -14,7 +14,6 @@ _SKYPILOT = "the SkyPilot executors"
 _DGX_CLOUD = "the DGX Cloud executor"
 _LEPTON = "the Lepton executor"
 _KUBEFLOW = "the Kubeflow executor"
-_PACKAGERS = "the packagers for git, patterns and mixtures"
 _TUNNELS = "the tunnels"
 _DEVSPACE = "the devspaces"
 _COMMAND_LINE = "the command line application"
@@ -40,9 +39,6 @@ TO_COME: dict[str, str] = {
     "torchx.schedulers.lepton": _LEPTON,
     "nemo_run.KubeflowExecutor": _KUBEFLOW,
     "torchx.schedulers.kubeflow": _KUBEFLOW,
-    "nemo_run.GitArchivePackager": _PACKAGERS,
-    "nemo_run.PatternPackager": _PACKAGERS,
-    "nemo_run.HybridPackager": _PACKAGERS,
     "nemo_run.LocalTunnel": _TUNNELS,
     "nemo_run.SSHTunnel": _TUNNELS,
     "nemo_run.core.tunnel": _TUNNELS,
