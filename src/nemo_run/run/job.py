@@ -224,15 +224,18 @@ class JobGroup(ConfigurableMixin):
     ) -> list[AppDef]:
         """Write the files that the tasks need; return their applications, one for each handle.
 
-        See `Job.prepare`. The tasks share a directory, so their code is collected once for all
-        executors that have the same packager.
+        See `Job.prepare`; the code is collected once for all tasks.
+
+        Raises:
+            ConfigError: the executors do not agree on which code travels.
+            PackagingError: it could not be collected.
         """
         tasks = [runnable(task) for task in self.task_list()]
         executors = self.executor_list()
         for executor in executors:
             executor.create_job_dir()
         if with_code:
-            self._package(executors, packager)
+            self.executor.package(packager or self._packager(), self.id)
         if len(executors) < len(tasks):
             executors = executors * len(tasks)
         apps = [
@@ -247,13 +250,16 @@ class JobGroup(ConfigurableMixin):
         ]
         return [merge_executables(iter(apps), self.id)] if self.merged else apps
 
-    def _package(self, executors: Sequence[Executor], packager: Packager | None) -> None:
-        done: list[Packager] = []
-        for executor in executors:
-            chosen = packager or executor.packager
-            if chosen not in done:
-                executor.package(chosen, f"{self.id}-{len(done)}" if done else self.id)
-                done.append(chosen)
+    def _packager(self) -> Packager:
+        """Return the one packager whose code all tasks use, since they share a directory."""
+        packagers = [executor.packager for executor in self.executor_list()]
+        travelling = [p for p in packagers if type(p).package is not Packager.package]
+        if any(packager != travelling[0] for packager in travelling):
+            raise ConfigError(
+                f"The tasks of group {self.id!r} share their code, but their executors have "
+                "different packagers. Give all of them the same, or add the tasks one by one."
+            )
+        return travelling[0] if travelling else packagers[0]
 
     def launch(
         self,

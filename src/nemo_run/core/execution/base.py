@@ -237,12 +237,16 @@ class Executor(ConfigurableMixin):
         Raises:
             PackagingError: the code could not be collected.
         """
+        from nemo_run.core.packaging._staging import extract, stage
+
         code = Path(self.job_dir) / "code"
         code.mkdir(parents=True, exist_ok=True)
         launcher = self.get_launcher()
         if launcher.nsys_profile:
             (Path(self.job_dir) / launcher.nsys_folder).mkdir(parents=True, exist_ok=True)
-        packager.package(Path.cwd(), self.job_dir, job_name)
+        staged = stage(packager, self.job_dir, job_name)
+        if staged is not None:
+            extract(staged.archive, code)
 
     def cleanup(self, handle: str) -> None:
         """Remove what an ended job left at its backend."""
