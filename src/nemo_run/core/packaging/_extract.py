@@ -48,8 +48,6 @@ def extract(archive: Path, target: Path) -> None:
 def _write(members: Iterator[Member], directory: Path) -> None:
     links: dict[str, str] = {}
     for member in members:
-        if member.name.strip("./") == "" and member.kind is Kind.DIRECTORY:
-            continue  # the root itself
         name = checked_name(member.name)
         path = directory / name
         links.pop(name, None)

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tarfile import BLOCKSIZE
 from tempfile import TemporaryFile
-from typing import BinaryIO
+from typing import IO, BinaryIO, cast
 
 from nemo_run.exceptions import PackagingError
 
@@ -193,7 +194,8 @@ class Repository:
             assert git.stdout is not None  # a pipe was asked for
             try:
                 with git.stdout as stream:
-                    yield stream  # type: ignore[misc]  # a pipe of bytes
+                    _skip_comment(stream)
+                    yield cast("BinaryIO", stream)
                     # The end of a tar file comes before the end of the stream.
                     while stream.read(1 << 16):
                         pass
@@ -251,6 +253,17 @@ def _environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in _ITS_OWN}
     # What a commit holds, whatever was put in its place locally, and messages we can show.
     return {**kept, "GIT_NO_REPLACE_OBJECTS": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+
+
+def _skip_comment(stream: IO[bytes]) -> None:
+    """Read over the name of the commit, which comes first.
+
+    Python's tarfile takes an archive that has nothing else in it for a broken one.
+    """
+    header = stream.read(BLOCKSIZE)
+    if header:
+        size_bytes = int(header[124:136].rstrip(b"\0 "), 8)
+        stream.read(size_bytes + -size_bytes % BLOCKSIZE)
 
 
 @contextmanager

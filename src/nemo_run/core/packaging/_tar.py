@@ -63,7 +63,8 @@ def tar_members(stream: BinaryIO, *, seekable: bool = True) -> Iterator[Member]:
             bufsize=1 << 16,
         ) as tar:
             for info in tar:
-                yield _member(tar, info)
+                if info.name.strip("./"):  # else the root itself
+                    yield _member(tar, info)
                 if not seekable:
                     tar.members = []  # type: ignore[attr-defined]  # it would keep all of them
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as err:

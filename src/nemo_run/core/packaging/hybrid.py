@@ -39,6 +39,8 @@ class HybridPackager(ArchivePackager):
 def _parts_of(packager: Packager, path: Path, name: str) -> Sequence[Part]:
     if isinstance(packager, ArchivePackager) and is_ours(packager):
         return packager._parts(path, name)
+    if type(packager).package is Packager.package:
+        return []  # it takes nothing along
     return [Foreign(packager, path, name)]
 
 
