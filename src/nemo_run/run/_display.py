@@ -12,6 +12,7 @@ from rich.text import Text
 from torchx.specs import AppState, parse_app_handle
 
 from nemo_run.run._directory import JobState
+from nemo_run.run._provenance import Provenance
 from nemo_run.run.job import Job, JobGroup
 
 if TYPE_CHECKING:
@@ -26,9 +27,12 @@ STYLES = {
 }
 
 
-def describe(job: Job | JobGroup, state: JobState, exp_dir: Path) -> dict[str, Any]:
+def describe(
+    job: Job | JobGroup, state: JobState, exp_dir: Path, provenance: Provenance | None
+) -> dict[str, Any]:
     """Return what a status shows of one job."""
     handle = state.members[0].handle
+    archive = provenance.archives.get(job.id) if provenance else None
     return {
         "name": job.id,
         "status": state.state,
@@ -39,6 +43,8 @@ def describe(job: Job | JobGroup, state: JobState, exp_dir: Path) -> dict[str, A
         "exit_code": state.exit_code,
         "duration_s": state.duration_s,
         "message": state.message,
+        "code": provenance.code if provenance else "",
+        "archive": archive.sha256 if archive else "",
     }
 
 
@@ -52,6 +58,10 @@ def print_status(console: Console, title: str, statuses: Mapping[str, Mapping[st
     """Print a block of lines for each job."""
     console.print()
     console.print(Text(f"Experiment Status for {title}", style="bold green"))
+    # The same for all jobs: it is that of the directory they were launched from.
+    code = next((status["code"] for status in statuses.values()), "")
+    if code:
+        console.print(Text(f"Code: {code}"), soft_wrap=True)
     for number, (job, status) in enumerate(statuses.items()):
         state: AppState = status["status"]
         rows = [
@@ -60,6 +70,7 @@ def print_status(console: Console, title: str, statuses: Mapping[str, Mapping[st
             ("Job id", status["job_id"]),
             ("Local Directory", status["local_dir"]),
             ("Remote Directory", status.get("remote_dir")),
+            ("Archive", status["archive"]),
             ("Exit code", status["exit_code"]),
             ("Duration", elapsed(status["duration_s"])),
             ("Message", status["message"]),

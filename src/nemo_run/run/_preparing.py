@@ -17,6 +17,7 @@ from nemo_run.run import _directory
 from nemo_run.run._directory import ExperimentDirectory
 from nemo_run.run._main_module import main_source
 from nemo_run.run._names import directory_for_title
+from nemo_run.run._rerun import RecordedCode
 from nemo_run.run.job import Job, JobGroup
 from nemo_run.run.torchx_backend.runner import Runner
 from nemo_run.run.torchx_backend.schedulers.api import get_executor_str
@@ -50,12 +51,18 @@ def prepare_jobs(
     *,
     with_code: bool,
     with_metadata: bool,
+    code: RecordedCode | None = None,
 ) -> None:
-    """Write what the jobs need and what is to be submitted; a failure leaves no directory."""
+    """Write what the jobs need and what is to be submitted; a failure leaves no directory.
+
+    ``code`` is what travels in place of what the packagers would find.
+    """
     with contextlib.ExitStack() as undo:
         undo.callback(directory.remove)
         for index, job in enumerate(jobs):
-            directory.write_plan(index, job.prepare(with_metadata, with_code=with_code))
+            packager = code.packager(job.id) if code else None
+            apps = job.prepare(with_metadata, with_code=with_code, packager=packager)
+            directory.write_plan(index, apps)
         save_tasks(directory, jobs)
         undo.pop_all()
 

@@ -13,6 +13,7 @@ from nemo_run.exceptions import SubmitError
 from nemo_run.run import _conductor, _display, _outcome
 from nemo_run.run._directory import ExperimentDirectory, JobState
 from nemo_run.run._preparing import save_tasks
+from nemo_run.run._provenance import known_provenance
 from nemo_run.run._tailing import LogTail
 from nemo_run.run.job import Job, JobGroup
 from nemo_run.run.torchx_backend.runner import Runner
@@ -119,8 +120,9 @@ class Watch:
 
     def statuses(self) -> dict[str, dict[str, Any]]:
         """Return what a status shows, by job id."""
+        provenance = known_provenance(self._directory.path)
         return {
-            job.id: _display.describe(job, state, self._directory.path)
+            job.id: _display.describe(job, state, self._directory.path, provenance)
             for job, state in zip(self._jobs, self.states(), strict=True)
         }
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar, Token
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
@@ -27,6 +27,9 @@ from nemo_run.run._directory import ExperimentDirectory
 from nemo_run.run._main_module import check_not_loading, merge_saved_main
 from nemo_run.run._making import Workplace, made_anew, make_job
 from nemo_run.run._names import checked_line, directory_for_title
+from nemo_run.run._provenance import Provenance, known_provenance, read_provenance
+from nemo_run.run._recording import Recorder
+from nemo_run.run._rerun import RecordedCode, recorded_code
 from nemo_run.run._stored import decode_tasks, latest_of, read_experiment
 from nemo_run.run._watch import Watch
 from nemo_run.run.job import Job, JobGroup
@@ -122,10 +125,13 @@ class Experiment(ConfigurableMixin):
         self._launched = self._detached = self._direct = False
         self._runner_: Runner | None = None
         self._watch_: Watch | None = None
+        self._recorder: Recorder | None = None
         self._token: Token[Experiment | None] | None = None
         self._planned = self._rerun = False
         # Where a rerun finds the script that defined its tasks.
         self._main_from: Path | None = None
+        # What a rerun uses instead of the code of today.
+        self._code: RecordedCode | None = None
 
     # Reading back.
 
@@ -173,6 +179,17 @@ class Experiment(ConfigurableMixin):
         """
         decode_tasks(self._jobs, self._main_from)
         return Tasks(job.tasks if isinstance(job, JobGroup) else job.task for job in self._jobs)
+
+    @property
+    def provenance(self) -> Provenance | None:
+        """Which code, machine, person and call it came from; None if it was not run, or by 0.12.
+
+        Raises:
+            RecordError: what is recorded is damaged.
+        """
+        if self._recorder is not None:
+            self._recorder.finish()
+        return read_provenance(self._directory.path)
 
     @property
     def jobs(self) -> Jobs:
@@ -238,7 +255,8 @@ class Experiment(ConfigurableMixin):
     def dryrun(self, log: bool = True, exist_ok: bool = False, delete_exp_dir: bool = True) -> None:
         """Plan everything and print what would be submitted; nothing leaves this machine."""
         self._planned = True
-        self._prepare(exist_ok=exist_ok, with_code=False)
+        self._create(exist_ok=exist_ok)
+        self._prepare_jobs(with_code=False)
         try:
             for job, requests in _preparing.requests(self._directory, self._jobs, self._runner):
                 if log:
@@ -294,8 +312,11 @@ class Experiment(ConfigurableMixin):
         if detach:
             check_can_detach(self._jobs)
         check_tasks(self._jobs)
-        self._prepare()
+        self._create()
+        self._recorder = Recorder(self._directory.path, self._code)
+        self._prepare_jobs()
         _preparing.check_requests(self._directory, self._jobs, self._runner)
+        self._recorder.record(self._jobs)
         self._launched, self._detached = True, detach
         self._directory.write(_directory.TUNNELS, "{}")
         needs_conductor = len(waves) > 1 or any(isinstance(job, JobGroup) for job in self._jobs)
@@ -311,7 +332,10 @@ class Experiment(ConfigurableMixin):
         if not is_first_rank():
             run_directly(single, self._watch.conductor)  # writes nothing, see Conductor.writes
             return
-        self._prepare(with_code=False)
+        self._create()
+        self._recorder = Recorder(self._directory.path, self._code)
+        self._prepare_jobs(with_code=False)
+        self._recorder.record(self._jobs)
         self._launched = True
         with self._watch.conducting():
             run_directly(single, self._watch.conductor)
@@ -327,21 +351,33 @@ class Experiment(ConfigurableMixin):
         """Wait until every job has ended; where nobody is left to start some, say so and return."""
         self._watch.wait()
 
-    def reset(self) -> Self:
+    def reset(self, *, code: Literal["today", "recorded"] = "today") -> Self:
         """Make this experiment ready to be run again, under a new id, and return it.
 
         Jobs keep their tasks, executors, names, dependencies and plugins. Nothing saved is
-        executed until it runs.
+        executed until it runs. Packagers collect the code of ``today``; with ``"recorded"`` the
+        archives travel again that this experiment has recorded.
+
+        Raises:
+            ConfigError: recorded code is wanted, and a job has none.
+            PackagingError: it was recorded, and is not kept any more.
         """
         if not (self._reconstruct or self._directory.done):
             self.console.print("This experiment has not been run yet; nothing to reset.")
             return self
+        if code not in ("today", "recorded"):
+            raise ConfigError(f"code is 'today' or 'recorded', not {code!r}.")
+        self._code = (
+            recorded_code(self._directory.path, self._id, self._jobs)
+            if code == "recorded"
+            else None
+        )
         self._id = f"{self._title}_{time.time_ns()}"
         self._exp_dir = str(_directory.directory_of(self._title, self._id, self._base_dir))
         self._jobs = [made_anew(self._workplace, job) for job in self._jobs]
         self._reconstruct = self._launched = self._detached = self._direct = False
         self._rerun = True
-        self._watch_ = None
+        self._watch_ = self._recorder = None
         return self
 
     # Asking.
@@ -445,6 +481,8 @@ class Experiment(ConfigurableMixin):
             _display.rule(self.console, f"Waiting for Experiment {self._id} to finish")
             self._watch.conduct(until_ended=True)
         _preparing.save_tasks(self._directory, self._jobs)
+        if self._recorder is not None:
+            self._recorder.finish()
         if not self.skip_status_at_exit:
             _display.print_status(self.console, self._id, self._watch.statuses())
         self._directory.mark_done()
@@ -489,7 +527,7 @@ class Experiment(ConfigurableMixin):
             )
         return self._watch_
 
-    def _prepare(self, *, exist_ok: bool = False, with_code: bool = True) -> None:
+    def _create(self, *, exist_ok: bool = False) -> None:
         _preparing.create(
             self._directory,
             title=self._title,
@@ -497,16 +535,21 @@ class Experiment(ConfigurableMixin):
             main_from=self._main_from,
             exist_ok=exist_ok,
         )
+
+    def _prepare_jobs(self, *, with_code: bool = True) -> None:
         _preparing.prepare_jobs(
             self._directory,
             self._jobs,
             with_code=with_code,
             with_metadata=self.serialize_metadata_for_scripts,
+            code=self._code,
         )
 
     def __repr__(self) -> str:
         jobs = ", ".join(job.id for job in self._jobs)
-        return f"Experiment({self._title!r}, id={self._id!r}, jobs=[{jobs}])"
+        provenance = known_provenance(self._directory.path)
+        code = f", code={provenance.code!r}" if provenance and provenance.code else ""
+        return f"Experiment({self._title!r}, id={self._id!r}, jobs=[{jobs}]{code})"
 
 
 _STORED_OPTIONS = (
