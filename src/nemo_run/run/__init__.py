@@ -13,7 +13,17 @@ class _CallablePackage(ModuleType):
         return import_module("nemo_run.run.api").run(*args, **kwargs)
 
 
-_SUBMODULES = {"api", "experiment", "job", "logs", "plugin", "task", "torchx_backend", "utils"}
+_SUBMODULES = {
+    "api",
+    "archives",
+    "experiment",
+    "job",
+    "logs",
+    "plugin",
+    "task",
+    "torchx_backend",
+    "utils",
+}
 
 
 def __getattr__(name: str) -> Any:
