@@ -121,9 +121,21 @@ def _member(tar: tarfile.TarFile, info: tarfile.TarInfo) -> Member:
             "nothing else in it."
         )
     mode = PROGRAM_MODE if info.mode & 0o100 else FILE_MODE
-    with cast("BinaryIO", tar.extractfile(info)) as file:
+    with _file(tar, info) as file:
         content = file.read() if info.size <= IN_MEMORY_BYTES else _spooled(file, info.size)
     return Member(info.name, Kind.FILE, content, mode & 0o700 if private else mode)
+
+
+def _file(tar: tarfile.TarFile, info: tarfile.TarInfo) -> BinaryIO:
+    try:
+        file = tar.extractfile(info)
+    except KeyError:
+        file = None
+    if file is None:
+        raise PackagingError(
+            f"{info.name!r} is a hard link to {info.linkname!r}, which is no file of the archive."
+        )
+    return cast("BinaryIO", file)
 
 
 def _spooled(file: BinaryIO, size_bytes: int) -> Large:
