@@ -29,6 +29,7 @@ NAMES = (
     "plan",
     "logs",
     "history",
+    "packing",
 )
 
 

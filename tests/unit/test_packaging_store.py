@@ -19,6 +19,7 @@ from tests.contract.repositories import File, commit_all, make_repository, write
 
 import nemo_run as run
 from nemo_run.core.packaging import _store
+from nemo_run.core.packaging._sharing import one_look
 from nemo_run.core.packaging._staging import StagedCode, stage
 
 
@@ -120,6 +121,28 @@ class TestStaging:
         assert staged(tmp_path / "three", run.GitArchivePackager()).sha256 == plain.sha256
 
 
+class TestOneLook:
+    def test_jobs_launched_together_get_the_same_code(self, here: Path, tmp_path: Path) -> None:
+        with one_look():
+            first = staged(tmp_path / "one")
+            (here / "a.py").write_text("edited meanwhile")
+            second = staged(tmp_path / "two")
+        assert second.sha256 == first.sha256
+        assert second.archive.samefile(first.archive)
+        assert staged(tmp_path / "three").sha256 != first.sha256
+
+    def test_packagers_that_differ_do_not_share(self, here: Path, tmp_path: Path) -> None:
+        write_tree(here, {"sub/b.py": File(b"b")})
+        with one_look():
+            whole = staged(tmp_path / "one")
+            packager = run.SnapshotPackager(subpath="sub")
+            part = staged(tmp_path / "two", packager)
+            packager.subpath = ""
+            again = staged(tmp_path / "three", packager)
+        assert part.sha256 != whole.sha256
+        assert again.sha256 == whole.sha256
+
+
 class TestStore:
     def test_a_damaged_archive_is_not_found(self, here: Path, tmp_path: Path) -> None:
         code = staged(tmp_path / "job")
@@ -155,27 +178,27 @@ class TestStore:
     def test_a_packer_that_is_killed_leaves_nothing_that_is_taken_for_an_archive(
         self, here: Path, tmp_path: Path, nemorun_home: Path
     ) -> None:
-        # A file whose end never comes: the packer waits in the middle of its work.
         code = """if True:
             import os, signal, sys
             import nemo_run as run
             from nemo_run.core.packaging import _store
             from nemo_run.core.packaging._members import Member
-            class Endless:
-                def identity(self): return "endless"
+            class Deadly:
+                def identity(self): return "deadly"
                 def settled(self): return True
                 def members(self):
                     yield Member("a", content=os.urandom(5_000_000))
                     os.kill(os.getpid(), signal.SIGKILL)
-            _store.keep([Endless()])
+            _store.keep([Deadly()])
         """
         done = subprocess.run([sys.executable, "-c", code], check=False)
         assert done.returncode == -9
         left = list((nemorun_home / "archives").iterdir())
         assert [path.suffix for path in left] == [".tmp"]
+        assert _store.gc(older_than_s=-1) == []
         day_ago = time.time() - 25 * 3600
         os.utime(left[0], (day_ago, day_ago))
-        assert staged(tmp_path / "job").sha256
+        assert [item.path for item in _store.gc()] == left
 
 
 class TestCollecting:

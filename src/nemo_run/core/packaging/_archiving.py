@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from nemo_run.core.packaging import _store
+from nemo_run.core.packaging import _sharing, _store
 from nemo_run.core.packaging._members import Member, Part
 from nemo_run.core.packaging._store import StagedCode
 from nemo_run.core.packaging._tar import tar_members
@@ -32,7 +32,8 @@ class ArchivePackager(Packager):
             PackagingError: something could not be read.
             ConfigError: a setting is wrong.
         """
-        return str(_collected(self, path, job_dir, name).archive)
+        kept = _store.keep(self._parts(path, name))
+        return str(_store.place(kept, _target(job_dir, name)).archive)
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,13 @@ class Foreign:
 
 def collect(packager: Packager, path: Path, job_dir: str, name: str) -> StagedCode | None:
     """Return the archive of a packager in a job's directory, or None if it takes nothing along."""
-    if isinstance(packager, ArchivePackager) and is_ours(packager):
-        return _collected(packager, path, job_dir, name)
     target = _target(job_dir, name)
+    if isinstance(packager, ArchivePackager) and is_ours(packager):
+        kept = _sharing.recall(packager, path)
+        if kept is None:
+            kept = _store.keep(packager._parts(path, name))
+            _sharing.remember(packager, path, kept)
+        return _store.place(kept, target)
     # An archive of an earlier tree would be taken for one of this tree.
     target.unlink(missing_ok=True)
     made = packager.package(path, job_dir, name)
@@ -101,10 +106,6 @@ def clean_subpath(subpath: str) -> str:
             f"subpath={subpath!r} has to be a directory below the top of the repository."
         )
     return "" if clean == "." else clean
-
-
-def _collected(packager: ArchivePackager, path: Path, job_dir: str, name: str) -> StagedCode:
-    return _store.place(_store.keep(packager._parts(path, name)), _target(job_dir, name))
 
 
 def _target(job_dir: str, name: str) -> Path:

@@ -129,14 +129,15 @@ def gc(
     now = time.time()
     collected = []
     for file in _files(archives()):
-        sha256 = file.name.removesuffix(_SUFFIX)
-        abandoned = not file.name.endswith(_SUFFIX)
-        if sha256 in keep:
+        if file.name.removesuffix(_SUFFIX) in keep:
             continue
         with suppress(FileNotFoundError):
             found = file.stat()
-            unused_s = now - max(found.st_mtime, found.st_ctime)
-            if unused_s > (_ABANDONED_S if abandoned else older_than_s):
+            if file.name.endswith(_SUFFIX):
+                unused_s, limit_s = now - max(found.st_mtime, found.st_ctime), older_than_s
+            else:  # left by a process that was killed while it wrote
+                unused_s, limit_s = now - found.st_mtime, _ABANDONED_S
+            if unused_s > limit_s:
                 collected.append(Collected(file, found.st_size, unused_s))
     if not dry_run:
         for item in collected:
