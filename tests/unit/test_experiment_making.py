@@ -222,3 +222,12 @@ class TestPlugins:
         assert NoteExperiment().experiment_id == ""
         with pytest.raises(TypeError):
             NoteExperiment(experiment_id="x")  # type: ignore[call-arg]
+
+
+def test_jobs_can_be_added_after_asking_for_the_status() -> None:
+    with experiment() as exp:
+        exp.add(script("true"), name="first")
+        assert states(exp) == {"first": "UNSUBMITTED"}
+        exp.add(script("true"), name="second")
+        exp.run()
+    assert states(exp) == {"first": "SUCCEEDED", "second": "SUCCEEDED"}

@@ -85,6 +85,13 @@ def print_status(console: Console, title: str, statuses: Mapping[str, Mapping[st
     console.print()
 
 
+def print_requests(console: Console, job: Job | JobGroup, requests: Sequence[object]) -> None:
+    """Print what would be submitted for a job."""
+    rule(console, f"[DRYRUN] {'Task Group' if isinstance(job, JobGroup) else 'Task'} {job.id}")
+    for request in requests:
+        console.print(str(request), markup=False, highlight=False)
+
+
 def elapsed(seconds: float | None) -> str:
     """Return a duration as people write it: 3.2 s, 5:07, 1:00:00."""
     if seconds is None:

@@ -9,8 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
-from nemo_run.exceptions import SubmitError
+from nemo_run.exceptions import JobNotFoundError, SubmitError
 from nemo_run.run import _conductor, _display, _outcome
+from nemo_run.run._direct import is_direct
 from nemo_run.run._directory import ExperimentDirectory, JobState
 from nemo_run.run._preparing import save_tasks
 from nemo_run.run._provenance import known_provenance
@@ -143,8 +144,14 @@ class Watch:
             # Looked at again: the last conductor may have ended well since.
             return nobody_conducts and any(not state.ended for state in self.states())
 
-    def cancel(self, index: int) -> None:
-        """End a job, also one that has not been started; returns when it has ended."""
+    def cancel(self, job_id: str) -> None:
+        """End a job, also one that has not been started; returns when it has ended.
+
+        Raises:
+            JobNotFoundError: there is no such job.
+            BackendError: it could not be ended.
+        """
+        index = self._index(job_id)
         self._directory.request_cancel(index)
         while not self.states()[index].ended:
             if any(member.handle for member in self.conductor.states[index].members):
@@ -154,6 +161,29 @@ class Watch:
                 if alone:
                     self.conductor.cancel([index])
             time.sleep(0.05)
+
+    def print_log(self, job_id: str, regex: str | None) -> None:
+        """Print the log of a job to stderr, following it until the job ends.
+
+        Raises:
+            JobNotFoundError: there is no such job, or it has not been started.
+        """
+        index = self._index(job_id)
+        job, state = self._jobs[index], self.states()[index]
+        if is_direct(job.handle):
+            where = job.executor.job_dir
+            self._console.print(f"The log of a direct run is in {where}", markup=False)
+        elif not any(member.handle for member in state.members):
+            raise JobNotFoundError(f"Job {job_id} has not been started.", operation="logs")
+        else:
+            job.logs(self._runner, regex=regex)
+
+    def _index(self, job_id: str) -> int:
+        for index, job in enumerate(self._jobs):
+            if job.id == job_id:
+                return index
+        known = ", ".join(job.id for job in self._jobs) or "none"
+        raise JobNotFoundError(f"There is no job {job_id!r} in {self._id}. Jobs: {known}.")
 
     def end_all(self) -> None:
         """Ask all jobs to end; being interrupted again, kill them."""

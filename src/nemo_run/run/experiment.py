@@ -18,11 +18,11 @@ from nemo_run.config import Config, ConfigurableMixin, Partial, Script
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.local import LocalExecutor
 from nemo_run.core.frontend.console.api import CONSOLE, configure_logging
-from nemo_run.exceptions import ConfigError, JobNotFoundError, NemoRunError
+from nemo_run.exceptions import ConfigError, NemoRunError
 from nemo_run.run import _conductor, _directory, _display, _order, _preparing
 from nemo_run.run._adding import check_kinds, check_run_if, checked_dependencies
 from nemo_run.run._checks import check_can_detach, check_tasks
-from nemo_run.run._direct import is_direct, is_first_rank, only_single_jobs, run_directly
+from nemo_run.run._direct import is_first_rank, only_single_jobs, run_directly
 from nemo_run.run._directory import ExperimentDirectory
 from nemo_run.run._main_module import check_not_loading, merge_saved_main
 from nemo_run.run._making import Workplace, made_anew, make_job
@@ -244,6 +244,7 @@ class Experiment(ConfigurableMixin):
             run_if=run_if,
         )
         self._jobs.append(job)
+        self._watch_ = None  # it knows the jobs that were there when it began
         return job.id
 
     def _check_entered(self, what: str) -> None:
@@ -260,10 +261,7 @@ class Experiment(ConfigurableMixin):
         try:
             for job, requests in _preparing.requests(self._directory, self._jobs, self._runner):
                 if log:
-                    kind = "Task Group" if isinstance(job, JobGroup) else "Task"
-                    _display.rule(self.console, f"[DRYRUN] {kind} {job.id}")
-                    for request in requests:
-                        self.console.print(str(request), markup=False, highlight=False)
+                    _display.print_requests(self.console, job, requests)
         finally:
             if delete_exp_dir:
                 self._directory.remove()
@@ -402,17 +400,8 @@ class Experiment(ConfigurableMixin):
         Raises:
             NemoRunError: with ``check``, there is no such job or no log of it.
         """
-        with self._complaints(f"No log of {job_id}", check):
-            index = self._index(job_id)
-            job, state = self._jobs[index], self._watch.states()[index]
-            if is_direct(job.handle):
-                self.console.print(
-                    f"The log of a direct run is in {job.executor.job_dir}", markup=False
-                )
-            elif not any(member.handle for member in state.members):
-                raise JobNotFoundError(f"Job {job_id} has not been started.", operation="logs")
-            else:
-                job.logs(self._runner, regex=regex)
+        with _complaints(f"No log of {job_id}", check):
+            self._watch.print_log(job_id, regex)
 
     def cancel(self, job_id: str, *, check: bool = False) -> None:
         """End a job, also one that waits for others; returns when it has ended.
@@ -422,26 +411,8 @@ class Experiment(ConfigurableMixin):
         Raises:
             NemoRunError: with ``check``, there is no such job or it could not be ended.
         """
-        with self._complaints(f"Could not cancel {job_id}", check):
-            self._watch.cancel(self._index(job_id))
-
-    def _index(self, job_id: str) -> int:
-        for index, job in enumerate(self._jobs):
-            if job.id == job_id:
-                return index
-        known = ", ".join(job.id for job in self._jobs) or "none"
-        raise JobNotFoundError(f"There is no job {job_id!r} in {self._id}. Jobs: {known}.")
-
-    @contextlib.contextmanager
-    def _complaints(self, what: str, check: bool) -> Iterator[None]:
-        """Say what goes wrong, to programs by an exception and to people in words."""
-        try:
-            yield
-        except NemoRunError as err:
-            if check:
-                raise
-            # Also where nothing else is printed: it was asked for and did not happen.
-            log.warning("%s: %s", what, err)
+        with _complaints(f"Could not cancel {job_id}", check):
+            self._watch.cancel(job_id)
 
     # The context.
 
@@ -550,6 +521,18 @@ class Experiment(ConfigurableMixin):
         provenance = known_provenance(self._directory.path)
         code = f", code={provenance.code!r}" if provenance and provenance.code else ""
         return f"Experiment({self._title!r}, id={self._id!r}, jobs=[{jobs}]{code})"
+
+
+@contextlib.contextmanager
+def _complaints(what: str, check: bool) -> Iterator[None]:
+    """Say what goes wrong: to programs by an exception, to people in words."""
+    try:
+        yield
+    except NemoRunError as err:
+        if check:
+            raise
+        # Also where nothing else is printed: it was asked for and did not happen.
+        log.warning("%s: %s", what, err)
 
 
 _STORED_OPTIONS = (
