@@ -52,7 +52,7 @@ note exit_code $?
 
 @dataclass(kw_only=True)
 class AcmeExecutor(Executor):
-    """Run on Acme's queue.
+    """Run on Acme's queue: in the code that the packager brought along, or else where you are.
 
     Attributes:
         queue: told to the job as ``ACME_QUEUE``.
@@ -111,7 +111,7 @@ class AcmeScheduler(SchedulerMixin[AcmeExecutor, AcmeRequest], Scheduler[dict[st
             native_id=native_id,
             queue=executor.queue,
             argv=(role.entrypoint, *role.args),
-            cwd=role.metadata.get(CWD) or str(Path.cwd()),
+            cwd=_code(executor) or role.metadata.get(CWD) or str(Path.cwd()),
             directory=str(Path(executor.job_dir) / "acme" / native_id),
             env=role.env,
         )
@@ -209,6 +209,12 @@ class AcmeScheduler(SchedulerMixin[AcmeExecutor, AcmeRequest], Scheduler[dict[st
 def create_scheduler(session_name: str, **kwargs: Any) -> AcmeScheduler:
     """Return the scheduler; named by the entry point in pyproject.toml."""
     return AcmeScheduler("acme", session_name)
+
+
+def _code(executor: AcmeExecutor) -> str:
+    """Return the directory with the code that a packager brought along, if one did."""
+    code = Path(executor.job_dir) / "code"
+    return str(code) if code.is_dir() and any(code.iterdir()) else ""
 
 
 def _ref(native_id: str, directory: str) -> JobRef:

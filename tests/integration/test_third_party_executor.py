@@ -182,6 +182,42 @@ def test_what_the_queue_cannot_do_is_refused_before_anything_is_submitted(shell:
     assert "refused: AcmeExecutor does not start failed jobs again" in done.stdout, done.stderr
 
 
+def test_a_packager_brings_the_code_of_launch_time_and_it_can_be_run_again(
+    shell: Shell, tmp_path: Path
+) -> None:
+    (tmp_path / "data.txt").write_text("one\n")
+    done = shell.python("""
+        import pathlib
+        import nemo_run as run
+        from acme_run import AcmeExecutor
+
+        executor = AcmeExecutor(queue="short", packager=run.SnapshotPackager())
+        with run.Experiment("packed", executor=executor, check=True) as exp:
+            task = run.Script(inline="while [ ! -e '%s' ]; do sleep 0.05; done; pwd; cat data.txt" %
+                              pathlib.Path("changed").absolute())
+            exp.add(task, name="job")
+            exp.run(tail_logs=True)
+            pathlib.Path("data.txt").write_text("two\\n")
+            pathlib.Path("changed").touch()
+    """)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "job/code\n" in done.stdout
+    assert "one\n" in done.stdout
+
+    again = shell.python("""
+        import nemo_run as run
+
+        for code in ("recorded", "today"):
+            with run.Experiment.from_title("packed").reset(code=code) as exp:
+                exp.run(tail_logs=True)
+            print(code, exp.provenance.code)
+    """)
+    assert again.returncode == 0, again.stdout + again.stderr
+    recorded, today = again.stdout.split("recorded as recorded by packed_")
+    assert "one\n" in recorded
+    assert "two\n" in today
+
+
 def test_a_dry_run_shows_the_request_without_the_environment(shell: Shell) -> None:
     done = shell.python("""
         import nemo_run as run
