@@ -16,6 +16,7 @@ class Case:
     make: Callable[[Path], run.Packager]
     from_disk: bool
     below: str = ""
+    mixed: bool = False
 
 
 def _pattern(top: Path) -> run.PatternPackager:
@@ -41,7 +42,7 @@ def _snapshot(top: Path) -> run.SnapshotPackager:
 
 CASES = {
     "git": Case(_git, from_disk=False),
-    "git and pattern": Case(_git_with_pattern, from_disk=True),
+    "git and pattern": Case(_git_with_pattern, from_disk=True, mixed=True),
     "pattern": Case(_pattern, from_disk=True),
     "snapshot": Case(_snapshot, from_disk=True),
     "hybrid": Case(
@@ -54,5 +55,6 @@ CASES = {
             sub_packagers={"one": _git(top), "two": _pattern(top)}, extract_at_root=True
         ),
         from_disk=True,
+        mixed=True,
     ),
 }

@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import fiddle as fdl
 import pytest
@@ -21,6 +23,7 @@ from tests.contract.repositories import (
     File,
     Tree,
     commit_all,
+    copy_of,
     git,
     make_repository,
     odd_tree,
@@ -33,23 +36,34 @@ import nemo_run as run
 from nemo_run.core.packaging._staging import extract, stage
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 
-FROM_DISK = {name: case for name, case in CASES.items() if case.from_disk}
+
+def params(cases: Iterable[str]) -> list[Any]:
+    """Return the cases for every test; those made of others are left to the slow suites."""
+    return [
+        pytest.param(CASES[name], id=name, marks=[pytest.mark.slow] if CASES[name].mixed else [])
+        for name in cases
+    ]
 
 
-@pytest.fixture(params=CASES.values(), ids=list(CASES))
+@pytest.fixture(params=params(CASES))
 def case(request: pytest.FixtureRequest) -> Case:
     found: Case = request.param
     return found
 
 
-@pytest.fixture
-def top(tmp_path: Path) -> Path:
-    """A repository with an odd tree in ``src``, all of it committed."""
-    top = make_repository(tmp_path / "the repository")
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    top = make_repository(tmp_path_factory.mktemp("template") / "top")
     write_tree(top / "src", odd_tree())
     write_tree(top, {"outside.py": File(b"not asked for")})
     commit_all(top)
     return top
+
+
+@pytest.fixture
+def top(template: Path, tmp_path: Path) -> Path:
+    """A repository with an odd tree in ``src``, all of it committed."""
+    return copy_of(template, tmp_path / "the repository")
 
 
 def archive_of(packager: run.Packager, directory: Path, name: str = "job") -> Path:
@@ -183,13 +197,13 @@ class TestChanges:
         archive = archive_of(case.make(top), tmp_path)
         assert content_of(archive, case, tmp_path / "code")["plain.py"] == File(b"edited")
 
-    @pytest.mark.parametrize("case", FROM_DISK.values(), ids=FROM_DISK.keys())
+    @pytest.mark.parametrize("case", params(name for name in CASES if CASES[name].from_disk))
     def test_edits_in_quick_succession_are_all_seen(
         self, case: Case, top: Path, tmp_path: Path
     ) -> None:
         file = top / "src" / "plain.py"
         begin = file.stat()
-        for number in range(10):
+        for number in range(5):
             # Same size, same inode, and put back to the same time.
             file.write_text(f"rate = {number}")
             os.utime(file, ns=(begin.st_atime_ns, begin.st_mtime_ns))

@@ -70,6 +70,14 @@ class TestDelivering:
         assert again.sent_bytes == 0
         assert len(again.commands) == 1
 
+    def test_a_far_side_may_greet(self, staged: StagedCode, there: Path) -> None:
+        class Polite(Shell):
+            def run(self, command: str) -> str:
+                return super().run(f"echo Welcome, user; {command}")
+
+        path = deliver(staged, Polite(), str(there))
+        assert Path(path).read_bytes() == staged.archive.read_bytes()
+
     def test_it_goes_on_where_it_broke_off(self, staged: StagedCode, there: Path) -> None:
         with pytest.raises(ConnectionError):
             deliver(staged, Shell(breaks_after_bytes=60_000), str(there))

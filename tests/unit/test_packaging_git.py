@@ -14,6 +14,7 @@ from tests.contract.repositories import (
     File,
     Tree,
     commit_all,
+    copy_of,
     git,
     make_repository,
     read_tree,
@@ -26,12 +27,17 @@ from nemo_run.core.packaging._staging import extract
 from nemo_run.exceptions import ConfigError, PackagingError, UncommittedChangesError
 
 
-@pytest.fixture
-def top(tmp_path: Path) -> Path:
-    top = make_repository(tmp_path / "top")
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    top = make_repository(tmp_path_factory.mktemp("template") / "top")
     write_tree(top, {"a.py": File(b"a"), "lib/b.py": File(b"b")})
     commit_all(top)
     return top
+
+
+@pytest.fixture
+def top(template: Path, tmp_path: Path) -> Path:
+    return copy_of(template, tmp_path / "top")
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +71,16 @@ class TestSettings:
     def test_a_subpath_becomes_the_root(self, top: Path, tmp_path: Path) -> None:
         packager = run.GitArchivePackager(subpath="./lib/")
         assert taken(packager, top, tmp_path) == {"b.py": File(b"b")}
+
+    @pytest.mark.parametrize("name", ["a*", ":(top)", "-x", "l[i]b", "sp ace", "new\nline", "ü"])
+    def test_a_subpath_is_a_name_and_no_pattern(self, top: Path, tmp_path: Path, name: str) -> None:
+        write_tree(top, {f"{name}/c.py": File(b"c"), "ab/d.py": File(), "lib/e.py": File()})
+        commit_all(top)
+        for packager in (
+            run.GitArchivePackager(subpath=name),
+            run.SnapshotPackager(subpath=name),
+        ):
+            assert taken(packager, top, tmp_path) == {"c.py": File(b"c")}
 
     def test_a_basepath_replaces_the_directory(self, top: Path, tmp_path: Path) -> None:
         packager = run.GitArchivePackager(basepath=str(top / "lib"))
@@ -324,20 +340,27 @@ class TestLargeFileStorage:
         assert found["w.bin"].content.startswith(b"version https://git-lfs")
 
 
+@pytest.fixture(scope="module")
+def nested_template(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    work = tmp_path_factory.mktemp("submodules")
+    inner = make_repository(work / "inner")
+    write_tree(inner, {"i.py": File(b"inner")})
+    commit_all(inner)
+    middle = make_repository(work / "middle")
+    write_tree(middle, {"m.py": File(b"middle")})
+    with_submodule(middle, inner, "deep/in")
+    commit_all(middle)
+    top = copy_of(template, work / "top")
+    with_submodule(top, middle, "third party/mid")
+    commit_all(top)
+    return top
+
+
 class TestSubmodules:
     @pytest.fixture
-    def nested(self, top: Path, tmp_path: Path) -> Path:
+    def nested(self, nested_template: Path, tmp_path: Path) -> Path:
         """``top`` with a submodule at ``third party/mid`` that has another at ``deep/in``."""
-        inner = make_repository(tmp_path / "inner")
-        write_tree(inner, {"i.py": File(b"inner")})
-        commit_all(inner)
-        middle = make_repository(tmp_path / "middle")
-        write_tree(middle, {"m.py": File(b"middle")})
-        with_submodule(middle, inner, "deep/in")
-        commit_all(middle)
-        with_submodule(top, middle, "third party/mid")
-        commit_all(top)
-        return top
+        return copy_of(nested_template, tmp_path / "nested")
 
     def test_nested_ones_arrive_at_their_full_paths(self, nested: Path, tmp_path: Path) -> None:
         found = taken(run.GitArchivePackager(), nested, tmp_path)

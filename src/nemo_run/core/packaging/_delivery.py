@@ -51,14 +51,15 @@ def deliver(staged: StagedCode, far: FarSide, directory: str, *, label: str = ""
         PackagingError: what arrived is not what was sent.
     """
     path = f"{directory.rstrip('/')}/{staged.sha256}.tar.gz"
-    there = far.run(_what_is_there(directory, path))
-    if there.strip() == "whole":
+    # The last word: a shell may greet whoever comes in.
+    there = far.run(_what_is_there(directory, path)).split()[-1]
+    if there == "whole":
         return path
     attempts = [(f"{path}.part", int(there)), (f"{path}.{os.urandom(8).hex()}.part", 0)]
     for part, offset in attempts:
         with opened(staged.archive, label=label, offset=offset) as stream:
             far.send(f"cat >> {render([part])}", stream)
-        if far.run(_settled(part, path, staged.sha256)).strip() == "whole":
+        if far.run(_settled(part, path, staged.sha256)).split()[-1] == "whole":
             return path
         # What was there of an earlier attempt, or somebody at it at the same time, spoiled it.
     raise PackagingError(

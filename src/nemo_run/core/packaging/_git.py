@@ -102,8 +102,10 @@ class Repository:
         Raises:
             GitError: there is no such commit.
         """
+        # Where it could be taken for an option it names no commit either.
+        wanted = f"{ref}^{{commit}}" if not ref.startswith("-") else ""
         try:
-            said = self._git("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
+            said = self._git("rev-parse", "--verify", wanted)
         except GitError as err:
             raise err.about(
                 f"There is no commit {ref!r} in {str(self.top)!r}: {err.said}. Commit something "
