@@ -35,7 +35,7 @@ def run(bench: Bench) -> list[Row | Fact]:
         turns[f"released {name}"] = Turn(
             functools.partial(_pack, bench, bench.released, tree, name), every=3
         )
-    found = in_turns(bench.times(5), turns)
+    found = in_turns(bench.times(3), turns)
     baseline = medians({BASELINE: found[BASELINE]})[BASELINE]
     rows: list[Row | Fact] = []
     for name in PACKAGERS:

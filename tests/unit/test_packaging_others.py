@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.contract.repositories import (
@@ -29,6 +31,41 @@ def taken(packager: run.Packager, path: Path, tmp_path: Path) -> Tree:
     assert made is not None
     extract(Path(made), tmp_path / "code")
     return read_tree(tmp_path / "code")
+
+
+BASE = {"debug": False, "symlink_from_remote_dir": None}
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (run.Packager, {}),
+        (
+            run.GitArchivePackager,
+            {
+                "basepath": "",
+                "subpath": "",
+                "ref": "HEAD",
+                "include_submodules": True,
+                "include_pattern": "",
+                "include_pattern_relative_path": "",
+                "check_uncommitted_changes": False,
+                "check_untracked_files": False,
+            },
+        ),
+        (run.PatternPackager, {"include_pattern": "required", "relative_path": "required"}),
+        (run.HybridPackager, {"sub_packagers": {}, "extract_at_root": False}),
+    ],
+)
+def test_settings_are_those_of_0_12(kind: type[run.Packager], expected: dict[str, Any]) -> None:
+    found = {}
+    for item in dataclasses.fields(kind):
+        assert item.kw_only
+        if item.default_factory is not dataclasses.MISSING:
+            found[item.name] = item.default_factory()
+        else:
+            found[item.name] = "required" if item.default is dataclasses.MISSING else item.default
+    assert found == BASE | expected
 
 
 class TestSnapshot:

@@ -56,10 +56,9 @@ class GitTree:
         prefix = f"{self.subpath}/" if self.subpath else ""
         with self.repository.archive(self.commit, self.subpath) as stream:
             for member in tar_members(stream, seekable=False):
-                # The directories that lead to the subpath come first, and a subpath may be a file.
-                if not member.name.startswith(prefix) or member.name.rstrip("/") == self.subpath:
-                    continue
-                yield replace(self._whole(member), name=member.name.removeprefix(prefix))
+                # The directories that lead to the subpath come first.
+                if member.name.startswith(prefix):
+                    yield replace(self._whole(member), name=member.name.removeprefix(prefix))
         if self._pointers:
             log.warning(
                 "Packaged as the pointers that git stores: %s. The files they stand for are not "
