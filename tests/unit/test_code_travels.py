@@ -116,6 +116,25 @@ def test_code_that_cannot_be_collected_keeps_every_job_from_being_submitted(
     assert states(exp) == {"first": "SUCCEEDED", "second": "SUCCEEDED"}
 
 
+@dataclass(kw_only=True)
+class EditedMeanwhile(Elsewhere):
+    """Finds the tree changed by its owner each time something was packaged."""
+
+    def package(self, packager: run.Packager, job_name: str) -> None:
+        super().package(packager, job_name)
+        Path("train.py").write_text(f"# edited after {job_name} was packaged\n")
+
+
+def test_all_jobs_travel_with_the_same_code(tree: Path) -> None:
+    with experiment(executor=EditedMeanwhile(packager=run.SnapshotPackager())) as exp:
+        for name in ("first", "second"):
+            exp.add(script("true"), name=name)
+        exp.run()
+    for name in ("first", "second"):
+        code = Path(exp._exp_dir) / name / "code" / "train.py"
+        assert code.read_text() == "print('first')\n"
+
+
 class TestGroups:
     def test_share_what_is_collected_once(self, tree: Path) -> None:
         with experiment(executor=Elsewhere(packager=OneFile())) as exp:

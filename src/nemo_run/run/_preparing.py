@@ -10,6 +10,7 @@ from typing import Any
 
 from nemo_run._files import make_private_directory
 from nemo_run.config import Config
+from nemo_run.core.packaging._sharing import one_look
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 from nemo_run.exceptions import ConfigError
 from nemo_run.package_info import __version__
@@ -57,7 +58,7 @@ def prepare_jobs(
 
     ``code`` is what travels in place of what the packagers would find.
     """
-    with contextlib.ExitStack() as undo:
+    with contextlib.ExitStack() as undo, one_look():
         undo.callback(directory.remove)
         for index, job in enumerate(jobs):
             packager = code.packager(job.id) if code else None
