@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nemo_run._files import make_private_directory
 from nemo_run.config import Config
@@ -18,10 +18,12 @@ from nemo_run.run import _directory
 from nemo_run.run._directory import ExperimentDirectory
 from nemo_run.run._main_module import main_source
 from nemo_run.run._names import directory_for_title
-from nemo_run.run._rerun import RecordedCode
 from nemo_run.run.job import Job, JobGroup
 from nemo_run.run.torchx_backend.runner import Runner
 from nemo_run.run.torchx_backend.schedulers.api import get_executor_str
+
+if TYPE_CHECKING:
+    from nemo_run.run._rerun import RecordedCode
 
 
 def create(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nemo_run._credentials import is_reference, secret_fields
 from nemo_run._files import read_whole, write_whole
@@ -22,8 +23,10 @@ from nemo_run.exceptions import RecordError
 from nemo_run.package_info import __version__
 from nemo_run.run._arguments import masked_arguments, secret_values
 from nemo_run.run._provenance import PATCH, ArchiveRecord, GitState, Provenance, write_provenance
-from nemo_run.run._rerun import RecordedCode
 from nemo_run.run.job import Job, JobGroup
+
+if TYPE_CHECKING:
+    from nemo_run.run._rerun import RecordedCode
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,6 @@ from nemo_run.run._making import Workplace, made_anew, make_job
 from nemo_run.run._names import checked_line, directory_for_title
 from nemo_run.run._provenance import Provenance, known_provenance, read_provenance
 from nemo_run.run._recording import Recorder
-from nemo_run.run._rerun import RecordedCode, recorded_code
 from nemo_run.run._stored import decode_tasks, latest_of, read_experiment
 from nemo_run.run._watch import Watch
 from nemo_run.run.job import Job, JobGroup
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from nemo_run.run._order import RunIf
+    from nemo_run.run._rerun import RecordedCode
 
 log = logging.getLogger(__name__)
 
@@ -365,11 +365,11 @@ class Experiment(ConfigurableMixin):
             return self
         if code not in ("today", "recorded"):
             raise ConfigError(f"code is 'today' or 'recorded', not {code!r}.")
-        self._code = (
-            recorded_code(self._directory.path, self._id, self._jobs)
-            if code == "recorded"
-            else None
-        )
+        self._code = None
+        if code == "recorded":
+            from nemo_run.run._rerun import recorded_code
+
+            self._code = recorded_code(self._directory.path, self._id, self._jobs)
         self._id = f"{self._title}_{time.time_ns()}"
         self._exp_dir = str(_directory.directory_of(self._title, self._id, self._base_dir))
         self._jobs = [made_anew(self._workplace, job) for job in self._jobs]
