@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -116,6 +117,22 @@ class TestDelivering:
             thread.join()
         assert len(paths) == 4
         assert Path(paths[0]).read_bytes() == staged.archive.read_bytes()
+
+    def test_one_who_is_late_does_not_write_into_what_arrived(
+        self, staged: StagedCode, there: Path
+    ) -> None:
+        class Late(Shell):
+            def send(self, command: str, stream: BinaryIO) -> None:
+                with subprocess.Popen(["sh", "-c", command], stdin=subprocess.PIPE) as process:
+                    assert process.stdin is not None
+                    while not list(there.glob("*.part")):
+                        time.sleep(0.01)
+                    deliver(staged, Shell(), str(there))
+                    shutil.copyfileobj(stream, process.stdin)
+
+        path = deliver(staged, Late(), str(there))
+        assert Path(path).read_bytes() == staged.archive.read_bytes()
+        assert list(there.iterdir()) == [Path(path)]
 
 
 class TestUploading:

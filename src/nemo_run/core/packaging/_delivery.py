@@ -76,13 +76,16 @@ def _what_is_there(directory: str, path: str) -> str:
 
 
 def _settled(part: str, path: str, sha256: str) -> str:
-    """Return the command that gives an archive its name if it is whole, or else removes it."""
-    begun = render([part])
+    """Return the command that makes an archive of a part if it is whole, or else removes it."""
+    begun, whole = render([part]), render([path])
+    # Checked and named is a copy: somebody else may still have the part open, to write to it.
+    copy = render([f"{path}.{os.urandom(8).hex()}.tmp"])
     return (
-        f"sum=$( (sha256sum < {begun} || shasum -a 256 < {begun} || openssl dgst -sha256 -r "
-        f"< {begun}) 2>/dev/null | cut -c 1-64); "
-        f'if [ "$sum" = {sha256} ]; then mv {begun} {render([path])} && echo whole; '
-        f"else rm -f {begun}; echo broken; fi"
+        f"if [ ! -f {whole} ]; then cp {begun} {copy} 2>/dev/null; "
+        f"sum=$( (sha256sum < {copy} || shasum -a 256 < {copy} || openssl dgst -sha256 -r "
+        f"< {copy}) 2>/dev/null | cut -c 1-64); "
+        f'if [ "$sum" = {sha256} ]; then mv {copy} {whole}; fi; fi; '
+        f"rm -f {begun} {copy}; if [ -f {whole} ]; then echo whole; else echo broken; fi"
     )
 
 
