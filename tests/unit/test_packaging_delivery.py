@@ -121,17 +121,20 @@ class TestDelivering:
     def test_one_who_is_late_does_not_write_into_what_arrived(
         self, staged: StagedCode, there: Path
     ) -> None:
+        after_it_wrote: list[bytes] = []
+
         class Late(Shell):
             def send(self, command: str, stream: BinaryIO) -> None:
                 with subprocess.Popen(["sh", "-c", command], stdin=subprocess.PIPE) as process:
                     assert process.stdin is not None
                     while not list(there.glob("*.part")):
                         time.sleep(0.01)
-                    deliver(staged, Shell(), str(there))
+                    path = deliver(staged, Shell(), str(there))
                     shutil.copyfileobj(stream, process.stdin)
+                after_it_wrote.append(Path(path).read_bytes())
 
         path = deliver(staged, Late(), str(there))
-        assert Path(path).read_bytes() == staged.archive.read_bytes()
+        assert after_it_wrote == [staged.archive.read_bytes()]
         assert list(there.iterdir()) == [Path(path)]
 
 
