@@ -118,7 +118,9 @@ class TestStaging:
         code = staged(tmp_path / "two", Extended())
         assert code.archive.read_bytes().endswith(b"\0" * 512)
         assert code.sha256 == hashlib.sha256(code.archive.read_bytes()).hexdigest()
-        assert staged(tmp_path / "three", run.GitArchivePackager()).sha256 == plain.sha256
+        # What it did to its archive it did to no other.
+        assert hashlib.sha256(plain.archive.read_bytes()).hexdigest() == plain.sha256
+        assert _store.find(plain.sha256) is not None
 
 
 class TestOneLook:

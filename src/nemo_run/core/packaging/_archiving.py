@@ -33,7 +33,9 @@ class ArchivePackager(Packager):
             ConfigError: a setting is wrong.
         """
         kept = _store.keep(self._parts(path, name))
-        return str(_store.place(kept, _target(job_dir, name)).archive)
+        # A subclass that called this may go on to change the archive.
+        own = not is_ours(self)
+        return str(_store.place(kept, _target(job_dir, name), own=own).archive)
 
 
 @dataclass(frozen=True)

@@ -99,18 +99,17 @@ def write(parts: Sequence[Part], file: Path) -> StagedCode:
     return _written(compressed(tar_pieces(merged(parts))), file)
 
 
-def place(staged: StagedCode, path: Path) -> StagedCode:
-    """Give the archive another name, replacing what is there: a link, or else a copy."""
+def place(staged: StagedCode, path: Path, *, own: bool = False) -> StagedCode:
+    """Give the archive another name, replacing what is there.
+
+    It is a link, or a copy where there can be none; with ``own``, a copy that may be changed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     # The time of its last use, for gc: of all times it is the one that a new link changes as well.
     staged.archive.chmod(_MODE)
     beside = path.with_name(f".{path.name[:100]}.{os.urandom(8).hex()}.tmp")
     try:
-        try:
-            beside.hardlink_to(staged.archive)
-        except FileNotFoundError:
-            raise
-        except OSError:  # another file system, one without links, or too many of them
+        if own or not _linked(beside, staged.archive):
             shutil.copyfile(staged.archive, beside)
         beside.replace(path)
     finally:
@@ -118,6 +117,16 @@ def place(staged: StagedCode, path: Path) -> StagedCode:
             # Renaming one name of a file over another of the same file leaves both.
             beside.unlink()
     return StagedCode(path, staged.sha256, staged.size_bytes)
+
+
+def _linked(link: Path, archive: Path) -> bool:
+    try:
+        link.hardlink_to(archive)
+    except FileNotFoundError:
+        raise
+    except OSError:  # another file system, one without links, or too many of them
+        return False
+    return True
 
 
 def gc(
