@@ -177,6 +177,27 @@ class TestStore:
         yield directory
         shutil.rmtree(directory)
 
+    def test_a_full_disk_is_named_and_leaves_nothing(
+        self, here: Path, tmp_path: Path, nemorun_home: Path
+    ) -> None:
+        code = """if True:
+            import resource
+            from nemo_run.core.packaging._staging import stage
+            from nemo_run.core.packaging.snapshot import SnapshotPackager
+            from nemo_run.exceptions import PackagingError
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+            try:
+                stage(SnapshotPackager(), "job", "job")
+            except PackagingError as err:
+                print(err)
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        assert f"could not be written to '{nemorun_home / 'archives'}'" in done.stdout
+        assert list((nemorun_home / "archives").iterdir()) == []
+        assert not (here / "job").exists()
+
     def test_a_packer_that_is_killed_leaves_nothing_that_is_taken_for_an_archive(
         self, here: Path, tmp_path: Path, nemorun_home: Path
     ) -> None:

@@ -24,6 +24,7 @@ from nemo_run._home import get_nemorun_home
 from nemo_run.core.packaging._gzip import compressed
 from nemo_run.core.packaging._members import Part, merged
 from nemo_run.core.packaging._tar import tar_pieces
+from nemo_run.exceptions import PackagingError
 from nemo_run.package_info import __version__
 
 # Part of every identity: an archive of an older form is not found again.
@@ -77,11 +78,11 @@ def keep(parts: Sequence[Part]) -> StagedCode:
     identity = _identity(parts)
     if identity and (known := _known(identity)):
         return known
-    with _new_file() as file:
-        staged = write(parts, file)
-        kept = _moved_in(staged)
-    if identity and all(part.settled() for part in parts):
-        _remember(identity, kept)
+    with _said_if_it_fails(archives()):
+        with _new_file() as file:
+            kept = _moved_in(write(parts, file))
+        if identity and all(part.settled() for part in parts):
+            _remember(identity, kept)
     return kept
 
 
@@ -89,7 +90,7 @@ def adopt(archive: Path) -> StagedCode:
     """Keep a copy of an archive that somebody else has made."""
     if kept := find(hash_of(archive)):
         return kept
-    with _new_file() as file:
+    with _said_if_it_fails(archives()), _new_file() as file:
         shutil.copyfile(archive, file)
         return _moved_in(StagedCode(file, hash_of(file), file.stat().st_size))
 
@@ -104,19 +105,30 @@ def place(staged: StagedCode, path: Path, *, own: bool = False) -> StagedCode:
 
     It is a link, or a copy where there can be none; with ``own``, a copy that may be changed.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # The time of its last use, for gc: of all times it is the one that a new link changes as well.
-    staged.archive.chmod(_MODE)
     beside = path.with_name(f".{path.name[:100]}.{os.urandom(8).hex()}.tmp")
-    try:
-        if own or not _linked(beside, staged.archive):
-            shutil.copyfile(staged.archive, beside)
-        beside.replace(path)
-    finally:
-        with suppress(FileNotFoundError):
+    with _said_if_it_fails(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The time of its last use, for gc: of all times it is the one that a link changes as well.
+        staged.archive.chmod(_MODE)
+        try:
+            if own or not _linked(beside, staged.archive):
+                shutil.copyfile(staged.archive, beside)
+            beside.replace(path)
+        finally:
             # Renaming one name of a file over another of the same file leaves both.
-            beside.unlink()
+            beside.unlink(missing_ok=True)
     return StagedCode(path, staged.sha256, staged.size_bytes)
+
+
+@contextmanager
+def _said_if_it_fails(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as err:
+        raise PackagingError(
+            f"The archive of the code could not be written to {str(directory)!r}: {err}. Is there "
+            "room, and may you write there?"
+        ) from err
 
 
 def _linked(link: Path, archive: Path) -> bool:
