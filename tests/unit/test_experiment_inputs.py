@@ -76,7 +76,10 @@ class TestAdding:
         with experiment() as exp, pytest.raises(TypeError, match=r"run\.Script.*'echo hi'"):
             exp.add("echo hi", name="a")  # type: ignore[arg-type]
 
-    @pytest.mark.parametrize("name", ["_TASKS", "_STATE", "__main__.py", "_CONDUCTOR.log"])
+    @pytest.mark.parametrize(
+        "name",
+        ["_TASKS", "_STATE", "_PROVENANCE", "_CHANGES.patch", "__main__.py", "_CONDUCTOR.log"],
+    )
     def test_names_of_our_own_files_are_taken(self, name: str) -> None:
         with experiment() as exp, pytest.raises(ConfigError, match=name):
             exp.add(script("true"), name=name)

@@ -117,6 +117,15 @@ class TestRunningAgain:
         assert again.provenance is not None
         assert again.provenance.code == f"as recorded by {exp._id}"
 
+    def test_a_job_that_is_added_brings_the_code_of_today(self, tree: Path) -> None:
+        exp = launched()
+        (tree / "train.py").write_text("rate = 2\n")
+        with exp.reset(code="recorded") as again:
+            again.add(script("true"), name="new")
+            again.run()
+        assert code_of(again, "job") == "rate = 1\n"
+        assert code_of(again, "new") == "rate = 2\n"
+
     def test_the_origin_of_the_code_stays_known(self, tree: Path) -> None:
         exp = launched()
         (tree / "train.py").unlink()

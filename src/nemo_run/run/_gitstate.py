@@ -17,7 +17,7 @@ from nemo_run._files import PRIVATE_FILE
 from nemo_run.run._provenance import PATCH, GitState
 
 PATCH_LIMIT_BYTES = 50 * 1024 * 1024
-PATIENCE_S = 30.0
+PATIENCE_S = 10.0
 """How long git may take altogether, say on a slow network file system."""
 
 _NAMES_KEPT = 10_000

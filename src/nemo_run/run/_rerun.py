@@ -42,8 +42,10 @@ class RecordedCode:
     origin: str
     provenance: Provenance
 
-    def packager(self, job_id: str) -> Packager:
-        return RecordedArchive(sha256=self.provenance.archives[job_id].sha256)
+    def packager(self, job_id: str) -> Packager | None:
+        """Return what brings the code of a job; None for one that was added since."""
+        archive = self.provenance.archives.get(job_id)
+        return RecordedArchive(sha256=archive.sha256) if archive else None
 
 
 def recorded_code(directory: Path, id: str, jobs: Sequence[Job | JobGroup]) -> RecordedCode:
