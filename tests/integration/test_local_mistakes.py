@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -67,3 +68,33 @@ def test_whoever_stops_reading_the_output_sees_no_traceback(tmp_path: Path, sett
     exp = only_experiment("mine")
     exp.wait()
     assert states(exp) == {"a": "SUCCEEDED"}
+
+
+@pytest.mark.slow
+def test_a_launcher_killed_before_git_has_answered_leaves_a_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".git").mkdir()
+    slow = tmp_path / "bin" / "git"
+    slow.parent.mkdir()
+    slow.write_text("#!/bin/sh\nexec sleep 5\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    begun = tmp_path / "begun"
+    path = write(
+        tmp_path,
+        "with run.Experiment('mine') as exp:\n"
+        f"    exp.add(script('touch {begun}; sleep 1'), name='one')\n"
+        "    exp.run()\n",
+    )
+    launcher = start(path)
+    wait_for(begun.exists, "the start of the job")
+    kill(launcher.pid)
+    launcher.wait()
+
+    exp = only_experiment("mine")
+    assert exp.provenance is not None
+    assert exp.provenance.cwd == str(tmp_path)
+    assert exp.provenance.code == "not known: nobody was left to hear what git said"
+    exp.wait()
+    assert states(exp) == {"one": "SUCCEEDED"}
