@@ -13,8 +13,6 @@ from __future__ import annotations
 import functools
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from nemo_run import _supervisor
+from nemo_run._nursery import supervise
 from nemo_run.exceptions import (
     BackendError,
     BackendUnavailableError,
@@ -37,12 +36,6 @@ State = Literal["unsubmitted", "pending", "running", "succeeded", "failed", "can
 # How long past the grace a supervisor may take to end a replica before we end it too, and give up.
 _PATIENCE_S = 5.0
 _GIVE_UP_S = 30.0
-# What an interpreter may need to start; nothing else of our environment reaches the supervisor.
-_SUPERVISOR_ENV = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-# Imported rather than run as a script: only then is the compiled form used, which halves the start.
-_BOOT = (
-    "import sys; sys.path.append(sys.argv[1]); import _supervisor; _supervisor.main(sys.argv[2:])"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +198,7 @@ def start(directory: Path, spec: ReplicaSpec) -> None:
         (directory / _supervisor.STATE_DIR).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _submit_error(directory, _supervisor.explain(error)) from error
-    answer = _supervise(directory, spec.pack())
+    answer = supervise(directory, spec.pack())
     if answer not in {"ok", "busy", "ended"}:
         raise _submit_error(directory, answer.removeprefix("error "))
 
@@ -277,7 +270,7 @@ def adopt(directory: Path) -> bool:
     """
     if not inspect(directory).unattended:
         return False
-    answer = _supervise(directory, b"")
+    answer = supervise(directory, b"")
     if answer not in {"ok", "busy", "ended", "nothing"}:
         raise _submit_error(directory, answer.removeprefix("error "), verb="continued")
     return answer == "ok"
@@ -323,32 +316,6 @@ def _submit_error(directory: Path, reason: str, *, verb: str = "started") -> Sub
         operation="submit",
         detail=reason,
     )
-
-
-def _supervise(directory: Path, payload: bytes) -> str:
-    """Start a supervisor and return its answer."""
-    folder = str(Path(_supervisor.__file__).parent.parent)
-    env = {name: os.environ[name] for name in _SUPERVISOR_ENV if name in os.environ}
-    command = [sys.executable, "-I", "-S", "-c", _BOOT, folder, str(directory.absolute())]
-    try:
-        # A new session at once: Ctrl-C in the terminal is for us, not for it.
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=env,
-            cwd="/",
-            start_new_session=True,
-        )
-    except OSError as error:
-        return f"{sys.executable!r} cannot be run: {error.strerror}"
-    with process:
-        answer, errors = process.communicate(payload)
-    if answer:
-        return answer.decode("utf-8", "replace")
-    trace = errors.decode("utf-8", "replace").strip() or "it was killed"
-    return f"its supervisor ended before it took over: {trace.splitlines()[-1]}"
 
 
 def _read(path: str) -> bytes | None:

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_run import _replica, _supervisor
+from nemo_run._nursery import supervise
 from nemo_run._replica import ReplicaSpec, ReplicaStatus, SlotRequest
 from nemo_run._supervisor import processes
 from nemo_run._supervisor.logs import LogClock
@@ -329,7 +330,7 @@ def test_eight_processes_that_start_the_same_replica_run_it_once(replica: Replic
 def test_a_start_that_was_cut_off_can_be_repeated(replica: Replica) -> None:
     payload = replica.spec("sh", "-c", "echo ran").pack()
     (replica.directory / ".replica").mkdir(parents=True)
-    assert "incomplete" in _replica._supervise(replica.directory, payload[:-20])
+    assert "incomplete" in supervise(replica.directory, payload[:-20])
     assert replica.status.state == "unsubmitted"
     replica.sh("echo ran").end()
     assert replica.log() == "ran\n"

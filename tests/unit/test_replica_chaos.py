@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,17 +15,18 @@ from pathlib import Path
 import pytest
 
 from nemo_run import _replica, _supervisor
+from nemo_run._nursery import FOLDER, Nursery, nursery
 from nemo_run._replica import ReplicaSpec, ReplicaStatus, SlotRequest
 from nemo_run.exceptions import SubmitError
 
 pytestmark = pytest.mark.slow
 
-# A supervisor that is killed just before its nth call of the operating system. Forks pass the count
-# on, so ``generation`` says who is to die: 1 the supervisor, 2 the keeper, 3 the unborn task. The
-# latter may be slow to say that it starts.
+# A nursery of which somebody is killed just before its nth call of the operating system. Forks pass
+# the count on, so ``generation`` says who is to die: 0 the nursery, 1 the supervisor, 2 the keeper,
+# 3 the unborn task. The latter may be slow to say that it starts.
 MORTAL = """
 import os, sys, time
-folder, directory, generation, count, token, slow_s = sys.argv[1:]
+folder, generation, count, token, slow_s = sys.argv[1:6]
 sys.path.append(folder)
 import _supervisor.supervisor
 
@@ -61,7 +61,7 @@ mortal = Mortal()
 for name, module in list(sys.modules.items()):
     if name.startswith("_supervisor.") and hasattr(module, "os"):
         module.os = mortal
-_supervisor.main([directory])
+_supervisor.main()
 """
 
 
@@ -80,14 +80,11 @@ def wait_for_end(directory: Path, spec: ReplicaSpec) -> ReplicaStatus:
         time.sleep(0.002)
 
 
-def start_a_mortal(
-    directory: Path, *, generation: int, count: int, slow_s: float = 0
-) -> ReplicaSpec:
-    """Start two attempts, of which the first fails, with somebody to be killed at a call."""
+def twice(directory: Path) -> ReplicaSpec:
+    """Make a replica of two attempts, of which the first fails."""
     (directory / ".replica").mkdir(parents=True)
-    (directory / "token").touch()
     script = "echo $NEMO_RUN_ATTEMPT >> ran; test $NEMO_RUN_ATTEMPT = 2 || exit 3"
-    spec = ReplicaSpec(
+    return ReplicaSpec(
         argv=("/bin/sh", "-c", script),
         env={},
         cwd=str(directory),
@@ -96,33 +93,38 @@ def start_a_mortal(
         slots=(SlotRequest.jobs(1),),
         slots_dir=str(directory / "slots"),
     )
-    folder = str(Path(_supervisor.__file__).parent.parent)
-    settings = [generation, count, directory / "token", slow_s]
-    subprocess.run(
-        [sys.executable, "-I", "-S", "-c", MORTAL, folder, str(directory), *map(str, settings)],
-        input=spec.pack(),
-        capture_output=True,
-        start_new_session=True,
-        check=False,
-    )
-    return spec
 
 
-@pytest.mark.parametrize("who", ["launched process", "supervisor", "keeper", "unborn task"])
-def test_whoever_is_killed_at_any_call_each_attempt_runs_once(tmp_path: Path, who: str) -> None:
-    generation = ["launched process", "supervisor", "keeper", "unborn task"].index(who)
+def mortal(token: Path, *, generation: int, count: int, slow_s: float = 0) -> Nursery:
+    """Make a nursery in which somebody is killed at a call."""
+    token.touch()
+    settings = (generation, count, token, slow_s)
+    return Nursery(("-c", MORTAL, FOLDER, *map(str, settings)))
+
+
+@pytest.mark.parametrize("who", ["nursery", "supervisor", "keeper", "unborn task"])
+@pytest.mark.parametrize("together", [1, 3], ids=["alone", "one of three"])
+def test_whoever_is_killed_at_any_call_each_attempt_runs_once(
+    tmp_path: Path, who: str, together: int
+) -> None:
+    generation = ["nursery", "supervisor", "keeper", "unborn task"].index(who)
 
     def trial(count: int) -> bool:
-        directory = tmp_path / str(count)
-        spec = start_a_mortal(directory, generation=generation, count=count)
-        status = wait_for_end(directory, spec)
-        ran = (directory / "ran").read_text().split()
-        told = f"{who} killed at call {count}: {status}, ran {ran}"
-        assert (status.state, status.attempt, status.exit_code) == ("succeeded", 2, 0), told
-        # A task killed after it said that it starts has had its attempt.
-        assert ran == ["1", "2"] or (who == "unborn task" and ran == ["2"]), told
-        assert not list(directory.rglob("spec*")), told
-        return not (directory / "token").exists()
+        token = tmp_path / f"token-{count}"
+        directories = [tmp_path / str(count) / str(number) for number in range(together)]
+        specs = [twice(directory) for directory in directories]
+        with mortal(token, generation=generation, count=count) as parent:
+            for directory, spec in zip(directories, specs, strict=True):
+                parent.ask(directory, spec.pack())
+        for directory, spec in zip(directories, specs, strict=True):
+            status = wait_for_end(directory, spec)
+            ran = (directory / "ran").read_text().split()
+            told = f"{who} killed at call {count}: {status}, ran {ran}"
+            assert (status.state, status.attempt, status.exit_code) == ("succeeded", 2, 0), told
+            # A task killed after it said that it starts has had its attempt.
+            assert ran == ["1", "2"] or (who == "unborn task" and ran == ["2"]), told
+            assert not list(directory.rglob("spec*")), told
+        return not token.exists()
 
     with ThreadPoolExecutor(3) as threads:
         for first in range(0, 10_000, 12):
@@ -132,7 +134,9 @@ def test_whoever_is_killed_at_any_call_each_attempt_runs_once(tmp_path: Path, wh
 
 def test_a_task_about_to_start_is_waited_for_when_all_others_are_killed(tmp_path: Path) -> None:
     directory = tmp_path / "0"
-    spec = start_a_mortal(directory, generation=9, count=0, slow_s=0.5)
+    spec = twice(directory)
+    with mortal(tmp_path / "token", generation=9, count=0, slow_s=0.5) as parent:
+        parent.ask(directory, spec.pack())
     deadline = time.monotonic() + 10
     while len(born := processes_below(tmp_path)) < 3:
         assert time.monotonic() < deadline
@@ -148,7 +152,7 @@ def test_a_task_about_to_start_is_waited_for_when_all_others_are_killed(tmp_path
 
 def processes_below(directory: Path) -> list[int]:
     """Supervisors, keepers and tasks of replicas in a directory, the unborn ones included."""
-    needle = os.fsencode(directory)
+    needle = os.fsencode(directory) + b"/"
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -212,13 +216,21 @@ def make_victim(directory: Path, rng: random.Random, slots_dir: Path) -> Victim:
     return Victim(directory, spec, codes)
 
 
-def conduct(victim: Victim, rng: random.Random) -> bool:
+def start_together(victims: list[Victim]) -> None:
+    with nursery():
+        for victim in victims:
+            _replica.start(victim.directory, victim.spec)
+
+
+def conduct(victim: Victim, others: list[Victim], rng: random.Random) -> bool:
     """One look at a replica; True once it has ended."""
     if victim.is_busy():
         return False
     status = _replica.inspect(victim.directory)
     if status.state == "unsubmitted":
-        victim.fork(lambda: _replica.start(victim.directory, victim.spec))
+        # Those that are under way, or have ended, do not mind.
+        some = [victim, *rng.sample(others, 3)]
+        victim.fork(lambda: start_together(some))
     elif status.unattended:
         victim.fork(lambda: _replica.adopt(victim.directory))
     elif not status.is_final and (victim.cancelled or rng.random() < 0.002):
@@ -241,6 +253,17 @@ def strike(victims: list[Victim], root: Path, rng: random.Random) -> None:
     helpers = [victim.helper for victim in victims if victim.helper is not None]
     if helpers and rng.random() < 0.2:
         os.kill(rng.choice(helpers), signal.SIGKILL)
+    nurseries = [pid for helper in helpers for pid in children(helper)]
+    if nurseries and rng.random() < 0.2:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(rng.choice(nurseries), signal.SIGKILL)
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+    except OSError:
+        return []
 
 
 def check(victim: Victim) -> None:
@@ -291,7 +314,7 @@ def test_random_kills_give_neither_wrong_ends_nor_second_runs(tmp_path: Path, se
     deadline = peace + 20
     unfinished = list(victims)
     while unfinished:
-        unfinished = [victim for victim in unfinished if not conduct(victim, rng)]
+        unfinished = [victim for victim in unfinished if not conduct(victim, victims, rng)]
         assert time.monotonic() < deadline, [
             (victim, _replica.inspect(victim.directory)) for victim in unfinished
         ]

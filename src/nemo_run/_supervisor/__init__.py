@@ -1,7 +1,8 @@
 """Run one process of a local job to its end, whoever else is killed meanwhile.
 
-Started by ``_replica`` as ``python -I -S`` in a session of its own. Three processes take part::
+Three processes take part, each in a session of its own, and one that is there for many replicas::
 
+    nursery      started by ``_nursery`` as ``python -I -S``; forks supervisors, and knows no more
     supervisor   takes slots, starts attempts, applies retries, time limit and cancelling
       keeper     a fork of the supervisor: waits for one attempt and writes down how it ended
         task     the user's program, leader of its own session and process group
@@ -45,14 +46,17 @@ since the order between two files is not known.
 from .decide import End, Start, decide
 from .disk import explain, find_program, machine_directory, make_private_directory
 from .files import KEEPER_LOCK, LOCK, SPEC, STATE_DIR, STATUS, Files
+from .nursery import main
 from .processes import Process, birth_of, distance, here, processes_of
 from .records import FINAL, STATUS_SIZE, Attempt, Spec, Status, pack
-from .takeover import is_attended, main
+from .takeover import is_attended
+from .title import PLACEHOLDER
 
 __all__ = [
     "FINAL",
     "KEEPER_LOCK",
     "LOCK",
+    "PLACEHOLDER",
     "SPEC",
     "STATE_DIR",
     "STATUS",

@@ -11,26 +11,17 @@ from .files import LOCK, Files
 from .logs import open_logs
 from .processes import Process, birth_of, distance, here
 from .records import FINAL, Spec, Status
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import signal
-    from collections.abc import Sequence
-else:
-    import _signal as signal
+from .title import show
 
 LOCK_PATIENCE_S = 30.0
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Take over the replica in the directory given; what to run comes on standard input."""
-    (directory,) = arguments
-    # Kept until we can hear them: who cancels at once must not end us instead of the task.
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
-    payload = read_all(0)
-    if os.fork():
-        os._exit(0)  # so that nobody has to wait for us
-    os.setsid()
+def attend() -> None:
+    """Take over the replica that standard input tells of, and stay with it until its end.
+
+    First comes its directory and, after a NUL, what to run. The answer goes to standard output.
+    """
+    directory, _, payload = read_all(0).partition(b"\0")
     found = None
     try:
         found, answer = take_over(directory, payload)
@@ -42,14 +33,15 @@ def main(arguments: Sequence[str]) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
+    os.close(null)
     if found is None:
         return
-    os.chdir("/")
     files, status, lock_fd = found
     try:
         # Only now: the launcher has its answer and does not wait for this any more.
         from .supervisor import Supervisor
 
+        show(directory)
         supervisor = Supervisor(files, status, lock_fd)
         supervisor.own_this_process()
         supervisor.run()
@@ -60,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
         raise
 
 
-def take_over(directory: str, payload: bytes) -> tuple[tuple[Files, Status, int] | None, str]:
+def take_over(directory: bytes, payload: bytes) -> tuple[tuple[Files, Status, int] | None, str]:
     """Accept a new replica, or go on with one that is left alone.
 
     The first value is what a supervisor is made of, the second tells how it went: ``ok``, ``busy``

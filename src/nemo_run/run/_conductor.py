@@ -14,7 +14,9 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -162,8 +164,21 @@ class Conductor:
                     _end(member, AppState.CANCELLED, _order.reason(needed, job.run_if))
                 self.write_down(index)
         if ready:
-            in_parallel(self._launch_job, ready, workers=self._workers)
+            with self._launching([self._jobs[index] for index in ready]):
+                in_parallel(self._launch_job, ready, workers=self._workers)
             self._launched_at = time.monotonic()
+
+    def _launching(self, jobs: Sequence[Job | JobGroup]) -> ExitStack:
+        """Tell the backends that get several jobs at once."""
+        counts = Counter(
+            get_executor_str(executor) for job in jobs for executor in job.executors_in_order
+        )
+        stack = ExitStack()
+        for scheduler, count in counts.items():
+            if count > 1:
+                backend, _ = self._runner.scheduler_of(make_app_handle(scheduler, SESSION, "-"))
+                stack.enter_context(backend.launching_several())
+        return stack
 
     def _outcome_of(self, name: str) -> AppState:
         """Return the state of a job; one that was lost counts as failed for those after it."""

@@ -12,6 +12,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar, cast
@@ -174,6 +175,10 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
     def _kill(self, ref: JobRef) -> None:
         """End the job at once, without giving it time to clean up."""
         self._stop(ref)
+
+    def launching_several(self) -> AbstractContextManager[None]:
+        """Return what to enter while many jobs are scheduled, where that makes each cheaper."""
+        return nullcontext()
 
     def _planned_id(self, request: RequestT) -> str | None:
         """Return the app id, where it is known before the job is submitted."""

@@ -10,6 +10,7 @@ import os
 import pprint
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +30,7 @@ from torchx.specs import AppDef, AppState, Role
 from nemo_run import _legacy, _replica
 from nemo_run._credentials import mask_environment
 from nemo_run._home import get_nemorun_home
+from nemo_run._nursery import nursery
 from nemo_run._parallel import in_parallel
 from nemo_run._records import JobRecord, JobRef
 from nemo_run._replica import ReplicaSpec, ReplicaStatus, SlotRequest
@@ -200,6 +202,9 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
                 replica["env"] = mask_environment(replica["env"])
         return pprint.pformat(shown, indent=2, width=80)
 
+    def launching_several(self) -> AbstractContextManager[None]:
+        return nursery()
+
     def _planned_id(self, request: PopenRequest) -> str:
         return request.app_id
 
@@ -215,10 +220,11 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
         sizes = {role: len(params) for role, params in request.role_params.items()}
         started: list[Path] = []
         try:
-            for role, params in request.role_params.items():
-                for directory, param in zip(request.role_log_dirs[role], params, strict=True):
-                    _replica.start(Path(directory), self._spec(param, request))
-                    started.append(Path(directory))
+            with nursery() if sum(sizes.values()) > 1 else nullcontext():
+                for role, params in request.role_params.items():
+                    for directory, param in zip(request.role_log_dirs[role], params, strict=True):
+                        _replica.start(Path(directory), self._spec(param, request))
+                        started.append(Path(directory))
         except BaseException:
             _stop_all(started, grace_s=0)
             raise

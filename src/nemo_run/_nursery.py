@@ -1,0 +1,127 @@
+"""Start supervisors of replicas: one by one, or many from one process that is kept for a while."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from types import TracebackType
+
+from nemo_run import _supervisor
+
+# What an interpreter may need to start; nothing else of our environment reaches a supervisor.
+_ENV = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+# Imported rather than run as a script: only then is the compiled form used, which halves the start.
+_BOOT = "import sys; sys.path.append(sys.argv[1]); import _supervisor; _supervisor.main()"
+FOLDER = str(Path(_supervisor.__file__).parent.parent)
+
+# A broken pipe must not end launchers that do not ignore SIGPIPE.
+_NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
+
+_open: ContextVar[Nursery | None] = ContextVar("nursery", default=None)
+
+
+@contextmanager
+def nursery() -> Iterator[None]:
+    """Make starting replicas cheap inside of it, also in threads that have a copy of the context.
+
+    Each start costs a fork instead of an interpreter. The process that is forked is started with
+    the first replica and leaves at the end.
+    """
+    if _open.get() is not None:
+        yield
+        return
+    with Nursery() as shared:
+        token = _open.set(shared)
+        try:
+            yield
+        finally:
+            _open.reset(token)
+
+
+def supervise(directory: Path, payload: bytes) -> str:
+    """Start a supervisor for a replica and return its answer, or what it said instead."""
+    shared = _open.get()
+    answer = "" if shared is None else shared.ask(directory, payload)
+    if answer:
+        return answer
+    # Asking again, after the shared process or the supervisor was killed, can do no harm.
+    with Nursery() as own:
+        answer = own.ask(directory, payload)
+    if answer and "\n" not in answer:
+        return answer
+    *_, last_words = [own.last_words, *answer.splitlines()]
+    return f"its supervisor ended before it took over: {last_words}"
+
+
+class Nursery:
+    """A process that forks supervisors, started when it is first needed."""
+
+    def __init__(self, command: Sequence[str] = ("-c", _BOOT, FOLDER)) -> None:
+        self.last_words = ""
+        self._command = command
+        self._starting = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._gate: socket.socket | None = None
+
+    def ask(self, directory: Path, payload: bytes) -> str:
+        """Start a supervisor and return its answer; nothing if it, or the nursery, was killed."""
+        ours, theirs = socket.socketpair()
+        with ours:
+            try:
+                with theirs:
+                    # One byte, because a descriptor cannot travel alone.
+                    socket.send_fds(self._entry(), [b"."], [theirs.fileno()], _NO_SIGNAL)
+                about = os.fsencode(directory.absolute()) + b"\0" + payload
+                ours.sendall(about, _NO_SIGNAL)
+                ours.shutdown(socket.SHUT_WR)
+                answer = b"".join(iter(lambda: ours.recv(65536), b""))
+            except ConnectionError:
+                return ""
+            except OSError as error:
+                return f"error {sys.executable!r} cannot be run: {error.strerror}"
+        return answer.decode("utf-8", "replace").strip()
+
+    def _entry(self) -> socket.socket:
+        with self._starting:
+            if self._gate is None:
+                self._gate, theirs = socket.socketpair()
+                with theirs:
+                    self._process = self._start(theirs.fileno())
+            return self._gate
+
+    def _start(self, gate: int) -> subprocess.Popen[bytes]:
+        # A new session at once: Ctrl-C in the terminal is for us, not for it.
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", *self._command, _supervisor.PLACEHOLDER],
+            stdin=gate,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={name: os.environ[name] for name in _ENV if name in os.environ},
+            cwd="/",
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Nursery:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._gate is not None:
+            with self._gate:
+                # Closing would not do: somebody may have forked this process, and so has it, too.
+                self._gate.shutdown(socket.SHUT_RDWR)
+        if self._process is not None:
+            _, errors = self._process.communicate()
+            said = errors.decode("utf-8", "replace").split("\n")
+            self.last_words = next(filter(None, reversed(said)), "it was killed")

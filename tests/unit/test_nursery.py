@@ -1,0 +1,219 @@
+"""Many replicas from one process: each as if it had been started alone."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nemo_run import _replica, _supervisor
+from nemo_run._nursery import Nursery, nursery, supervise
+from nemo_run._replica import ReplicaSpec
+
+
+def eventually(condition: Callable[[], Any], *, within_s: float = 20.0) -> Any:
+    deadline = time.monotonic() + within_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.003)
+    return value
+
+
+@pytest.fixture
+def directories(tmp_path: Path) -> Iterator[list[Path]]:
+    found = [tmp_path / "role" / str(number) for number in range(8)]
+    yield found
+    for directory in found:
+        _replica.stop(directory, grace_s=0)
+
+
+def sh(script: str, directory: Path, **changes: Any) -> ReplicaSpec:
+    env = {"PATH": os.environ["PATH"], **changes.pop("env", {})}
+    return ReplicaSpec(
+        argv=("sh", "-c", script), env=env, cwd=str(directory.parent.parent), **changes
+    )
+
+
+def start_all(script: str, directories: list[Path], **changes: Any) -> None:
+    for directory in directories:
+        _replica.start(directory, sh(script, directory, **changes))
+
+
+def logs_of(directories: list[Path]) -> list[str]:
+    eventually(lambda: all(_replica.inspect(directory).is_final for directory in directories))
+    return [(directory / "combined.log").read_text() for directory in directories]
+
+
+def parent_of(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[1])
+
+
+def supervisor_of(directory: Path) -> int:
+    status = _supervisor.Files(str(directory)).status()
+    assert status is not None
+    return status.supervisor.pid
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_all_that_is_started_together_comes_from_one_process(directories: list[Path]) -> None:
+    with nursery():
+        start_all("sleep 60", directories)
+        parents = {parent_of(supervisor_of(directory)) for directory in directories}
+        assert len(parents) == 1
+        assert parents <= set(children(os.getpid()))
+    assert not parents & set(children(os.getpid()))
+
+
+def test_threads_with_a_copy_of_the_context_share_it(directories: list[Path]) -> None:
+    with nursery(), ThreadPoolExecutor(4) as threads:
+        for directory in directories:
+            threads.submit(copy_context().run, start_all, "sleep 60", [directory])
+        threads.shutdown()
+        assert len({parent_of(supervisor_of(directory)) for directory in directories}) == 1
+
+
+def test_supervisors_go_on_when_it_leaves(directories: list[Path]) -> None:
+    with nursery():
+        start_all("sleep 0.3; echo done", directories)
+    assert logs_of(directories) == ["done\n"] * len(directories)
+
+
+def test_supervisors_that_end_while_it_is_there_leave_no_zombies(directories: list[Path]) -> None:
+    with nursery():
+        start_all("exit 0", directories)
+        (process,) = children(os.getpid())
+        eventually(lambda: children(process) == [])
+
+
+def test_killed_it_is_not_missed(directories: list[Path]) -> None:
+    first, *others = directories
+    with nursery():
+        start_all("echo ran", [first])
+        (process,) = children(os.getpid())
+        os.kill(process, signal.SIGKILL)
+        start_all("echo ran", others)
+    assert logs_of(directories) == ["ran\n"] * len(directories)
+
+
+def test_it_leaves_with_a_launcher_that_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import os, time\nfrom pathlib import Path\n"
+        "from nemo_run._nursery import nursery\nfrom nemo_run._replica import ReplicaSpec, start\n"
+        "spec = ReplicaSpec(argv=('sh', '-c', 'exit 0'), env=dict(os.environ), cwd='/')\n"
+        "with nursery():\n"
+        f"    start(Path({str(tmp_path / '0')!r}), spec)\n"
+        "    print(*open(f'/proc/self/task/{os.getpid()}/children').read().split(), flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as launcher:
+        assert launcher.stdout is not None
+        process = int(launcher.stdout.readline())
+        birth = _supervisor.birth_of(process)
+        assert birth
+        launcher.kill()
+    eventually(lambda: _supervisor.birth_of(process) != birth)
+
+
+def test_a_fork_of_the_launcher_does_not_keep_it(directories: list[Path]) -> None:
+    began = time.monotonic()
+    with nursery():
+        start_all("exit 0", directories[:1])
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(60)
+            os._exit(0)
+    assert time.monotonic() - began < 25
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def test_nothing_of_one_replica_reaches_another(directories: list[Path]) -> None:
+    script = "echo $ONE$TWO; umask; exec ls /proc/self/fd"  # which needs one more for itself
+    before = os.umask(0o027)
+    try:
+        with nursery():
+            start_all(script, directories[:1], env={"ONE": "1"})
+            start_all(script, directories[1:], env={"TWO": "2"})
+    finally:
+        os.umask(before)
+    first, *others = logs_of(directories)
+    assert first == "1\n0027\n0\n1\n2\n3\n"
+    assert set(others) == {"2\n0027\n0\n1\n2\n3\n"}
+
+
+def test_each_is_in_a_session_of_its_own_with_no_terminal_and_no_directory_in_use(
+    directories: list[Path],
+) -> None:
+    with nursery():
+        start_all("sleep 60", directories)
+        pids = [supervisor_of(directory) for directory in directories]
+        assert [os.getsid(pid) for pid in pids] == pids
+        assert {str(Path(f"/proc/{pid}/cwd").readlink()) for pid in pids} == {"/"}
+
+
+def test_limits_of_the_launcher_apply(directories: list[Path]) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    try:
+        with nursery():
+            start_all("ulimit -c", directories[:2])
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+    assert logs_of(directories[:2]) == ["0\n"] * 2
+
+
+def test_ps_tells_supervisors_apart(directories: list[Path]) -> None:
+    with nursery():
+        start_all("sleep 60", directories)
+    expected = [bytes(directory) for directory in directories]
+    eventually(lambda: [last_argument(supervisor_of(d)) for d in directories] == expected)
+
+
+def last_argument(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")[-1]
+
+
+def test_a_megabyte_of_environment_arrives(directories: list[Path]) -> None:
+    env = {f"V{number}": "x" * 100_000 for number in range(10)}
+    with nursery():
+        start_all("echo ${#V0} ${#V9}", directories[:2], env=env)
+    assert logs_of(directories[:2]) == ["100000 100000\n"] * 2
+
+
+def test_what_a_supervisor_says_before_it_dies_is_told(tmp_path: Path) -> None:
+    boot = (
+        "import sys; sys.path.append(sys.argv[1]); import _supervisor.takeover\n"
+        "def fail(*_): raise RuntimeError('no such luck')\n"
+        "sys.modules['_supervisor.takeover'].take_over = fail\n"
+        "_supervisor.main()"
+    )
+    folder = str(Path(_supervisor.__file__).parent.parent)
+    with Nursery(("-c", boot, folder)) as process:
+        assert process.ask(tmp_path, b"").endswith("RuntimeError: no such luck")
+
+
+def test_an_interpreter_that_cannot_start_is_an_error_with_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho out of order >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(broken))
+    said = supervise(tmp_path, b"")
+    assert said == "its supervisor ended before it took over: out of order"
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
+    assert "cannot be run: No such file or directory" in supervise(tmp_path, b"")
