@@ -1,13 +1,14 @@
 """Files that are written whole or not at all, and directories only their owner can enter."""
 
+# Every step of every job is written here, so text and descriptors do what paths and files would.
+# ruff: noqa: PTH105, PTH108
+
 from __future__ import annotations
 
 import errno
 import fcntl
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -52,8 +53,7 @@ def write_whole(path: Path, data: bytes, *, mode: int = PRIVATE_FILE, sync: bool
     3. No lock is taken: of two writers at once, the later one stays.
     4. With ``sync`` all that holds for a machine that loses power, too; it takes milliseconds.
     """
-    with _staged(path, data, mode, sync) as staged:
-        staged.replace(path)
+    _move(_stage(path, data, mode, sync), path)
 
 
 def swap_whole(
@@ -64,28 +64,43 @@ def swap_whole(
     The comparison comes after the slow part, writing and syncing, so that another writer can only
     slip into the moment before the move. Where even that matters, take a lock too.
     """
-    with _staged(path, new, mode, sync) as staged:
-        if read_whole(path) != old:
-            return False
-        staged.replace(path)
-        return True
+    staged = _stage(path, new, mode, sync)
+    try:
+        unchanged = read_whole(path) == old
+    except OSError:
+        os.unlink(staged)
+        raise
+    if unchanged:
+        _move(staged, path)
+    else:
+        os.unlink(staged)
+    return unchanged
 
 
-@contextmanager
-def _staged(path: Path, data: bytes, mode: int, sync: bool) -> Iterator[Path]:
-    """Give a file with ``data`` next to ``path``, removed if it was not moved away."""
-    staged = path.with_name(f".{path.name[:100]}.{os.urandom(8).hex()}.tmp")
+def _stage(path: Path, data: bytes, mode: int, sync: bool) -> str:
+    """Write ``data`` to a file next to ``path``; if that fails there is none."""
+    directory, _, name = os.fspath(path).rpartition("/")
+    staged = f"{directory or '.'}/.{name[:100]}.{os.urandom(8).hex()}.tmp"
     fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            if sync:
-                os.fsync(fd)
-        yield staged
+        while data:
+            data = data[os.write(fd, data) :]
+        if sync:
+            os.fsync(fd)
+    except OSError:
+        os.unlink(staged)
+        raise
     finally:
-        with suppress(FileNotFoundError):
-            staged.unlink()
+        os.close(fd)
+    return staged
+
+
+def _move(staged: str, path: Path) -> None:
+    try:
+        os.replace(staged, path)
+    except OSError:
+        os.unlink(staged)
+        raise
 
 
 def try_lock(descriptor: int) -> bool:

@@ -284,7 +284,7 @@ def _check_program(spec: ReplicaSpec) -> None:
             backend=BACKEND,
             operation="submit",
         )
-    env = {os.fsencode(key): os.fsencode(value) for key, value in spec.env.items()}
+    env = {b"PATH": os.fsencode(spec.env["PATH"])} if "PATH" in spec.env else {}
     try:
         _supervisor.find_program(os.fsencode(spec.argv[0]), env, os.fsencode(cwd))
     except FileNotFoundError as error:

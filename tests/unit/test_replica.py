@@ -662,10 +662,9 @@ def test_a_supervisor_killed_before_the_first_attempt_leaves_it_to_the_next(
     files = replica.files
     lock = files.try_lock("lock")
     assert lock is not None
-    files.write_spec(_supervisor.Spec(replica.spec("sh", "-c", "echo ran").pack()))
     status = _supervisor.Status(token="t", attempts=1, limit_s=None, grace_s=1)
     status.supervisor = _supervisor.Process(os.getpid(), "1")
-    files.write_status(status)
+    files.accept(_supervisor.Spec(replica.spec("sh", "-c", "echo ran").pack()), status)
     files.reserve_attempt(1)
     files.unlock(lock)
     assert (replica.status.state, replica.status.unattended) == ("pending", True)

@@ -12,7 +12,7 @@ import time
 
 from .disk import machine_directory, make_private_directory, read_all, try_flock, write_all
 from .processes import Process, birth_of, here
-from .records import STATUS_SIZE, Attempt, Spec, Status, split_name
+from .records import FINAL, STATUS_SIZE, Attempt, Spec, Status, split_name
 
 STATE_DIR = ".replica"
 LOCK = "lock"
@@ -78,22 +78,30 @@ class Files:
             finally:
                 os.close(fd)
 
+    def accept(self, spec: Spec, status: Status) -> None:
+        """Write down, for good, what to run and that somebody looks after it."""
+        self._replace(SPEC, spec.data, 0o600)
+        self.write_status(status)
+        self.sync()
+
     def write_status(self, status: Status) -> None:
-        """Replace the status; needs no disk space if it was written before."""
+        """Replace the status; needs no disk space if it was written before.
+
+        After a power failure it may be the one before, but never a part of one: what counts then
+        is in the attempts' files.
+        """
         self._replace(STATUS, status.render(), 0o644)
+        if status.state in FINAL:
+            return
         try:
             self._reserve(STATUS + ".next", STATUS_SIZE, 0o644)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
 
-    def write_spec(self, spec: Spec) -> None:
-        self._replace(SPEC, spec.data, 0o600)
-
     def reserve_attempt(self, number: int) -> None:
         """Set aside the space in which attempt ``number`` will say that it started."""
         self._reserve(f"attempt-{number}.ready", STARTED_SIZE, 0o644)
-        self.sync()
 
     def record_start(self, number: int, keeper: Process, slots: str) -> None:
         """Say that the calling process is attempt ``number`` from here on."""
@@ -187,9 +195,10 @@ class Files:
 
     def _replace(self, name: str, data: bytes, mode: int) -> None:
         self._fill(name + ".next", data, mode)
-        self._rename(name + ".next", name)
+        os.rename(name + ".next", name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
 
     def _rename(self, old: str, new: str) -> None:
+        """Rename for good."""
         os.rename(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
         self.sync()
 

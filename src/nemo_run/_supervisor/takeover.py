@@ -98,8 +98,7 @@ def _accept(files: Files, spec: Spec) -> Status:
     try:
         for fd in open_logs(files.directory, separate=spec.separate):
             os.close(fd)
-        files.write_spec(spec.with_umask(umask))
-        files.write_status(status)
+        files.accept(spec.with_umask(umask), status)
     except OSError:
         files.tidy()
         raise

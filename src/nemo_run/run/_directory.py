@@ -145,9 +145,13 @@ class ExperimentDirectory:
         it is there after a power failure, too.
         """
         path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        data = text.encode("utf-8", "surrogateescape")
         try:
-            write_whole(path, text.encode("utf-8", "surrogateescape"), sync=sync)
+            try:
+                write_whole(path, data, sync=sync)
+            except FileNotFoundError:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(path, data, sync=sync)
         except OSError as err:
             raise RecordError(
                 f"Cannot write {str(path)!r}: {err.strerror}. What was written before is kept.",
@@ -181,9 +185,7 @@ class ExperimentDirectory:
 
     def write_state(self, index: int, state: JobState, *, sync: bool) -> None:
         """Write down what is known of the job at ``index``."""
-        members = [
-            {**dataclasses.asdict(member), "state": member.state.name} for member in state.members
-        ]
+        members = [{**vars(member), "state": member.state.name} for member in state.members]
         self.write(f"{STATE}/{index}.json", json.dumps({"members": members}), sync=sync)
 
     def read_state(self, index: int) -> JobState | None:

@@ -75,13 +75,14 @@ def print_status(console: Console, title: str, statuses: Mapping[str, Mapping[st
             ("Duration", elapsed(status["duration_s"])),
             ("Message", status["message"]),
         ]
-        console.print()
-        console.print(Text(f"Task {number}: {job}", style="bold cyan"))
+        lines = [Text(), Text(f"Task {number}: {job}", style="bold cyan")]
         for label, value in rows:
             if value not in (None, ""):
                 line = Text(f"- {label}: ")
                 line.append_text(value if isinstance(value, Text) else Text(str(value)))
-                console.print(line, soft_wrap=True)
+                lines.append(line)
+        # Printing takes long compared to what is printed, so it is done once for each job.
+        console.print(Text("\n").join(lines), soft_wrap=True)
     console.print()
 
 

@@ -270,7 +270,8 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
                 self._put(failed)
             raise
         app_id = planned_id or ref.native_id
-        self._put(replace(record, app_id=app_id, ref=ref, state="SUBMITTED"))
+        if self.OUTLIVES_MACHINE or self._planned_ref(record) != ref:
+            self._put(replace(record, app_id=app_id, ref=ref, state="SUBMITTED"))
         log.debug("%s: submitted to %s as %s", app_id, record.scheduler, ref.native_id)
         return app_id
 
