@@ -76,10 +76,10 @@ def test_its_logs_can_be_read(old: Path, capfd: pytest.CaptureFixture[str]) -> N
     exp.logs("fit")
     exp.logs("pair")
     err = capfd.readouterr().err
-    assert "one/0 one blue" in err
-    assert "fit/0 width 4 steps 3" in err
-    assert "left" in err
-    assert "right" in err
+    assert "one blue\n" in err
+    assert "width 4 steps 3\n" in err
+    assert "pair-0/0 left" in err
+    assert "pair-1/0 right" in err
 
 
 def test_cancelling_what_ended_long_ago_is_fine(old: Path) -> None:

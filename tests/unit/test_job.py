@@ -81,7 +81,7 @@ class TestJob:
         made.prepare()
         made.launch(wait=True, runner=runner)
         made.logs(runner)
-        assert "a/0 heard" in capfd.readouterr().err
+        assert "heard\n" in capfd.readouterr().err
 
     def test_trouble_while_cleaning_up_is_only_logged(self, tmp_path: Path, runner: Runner) -> None:
         class Messy(run.LocalExecutor):

@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 from tests.contract.experiments import experiment, script, statuses
 
+import nemo_run as run
+from nemo_run.exceptions import JobNotFoundError
 from nemo_run.run.logs import follow_all, get_logs
+from nemo_run.run.torchx_backend.packaging import package
 from nemo_run.run.torchx_backend.runner import get_runner
+from nemo_run.run.torchx_backend.schedulers._logfiles import BLOCK_BYTES
 from nemo_run.run.utils import TeeStdoutStderr
 
 
@@ -79,19 +83,70 @@ def test_only_a_newline_ends_a_line(regex: str | None) -> None:
     (handle,) = handles_of(r"printf 'before\rmiddle\342\200\250after\n'")
     file = io.StringIO(newline="")
     get_logs(file, handle, regex)
-    assert file.getvalue() == "a/0 before\rmiddle\u2028after\n"
+    assert file.getvalue() == "before\rmiddle\u2028after\n"
 
 
 def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    (handle,) = handles_of("echo hi")
+    handles = handles_of("echo hi", "echo hi")
     monkeypatch.delenv("NO_COLOR", raising=False)
     coloured = Terminal()
-    get_logs(coloured, handle, None)
+    follow_all(coloured, handles, get_runner())
     monkeypatch.setenv("NO_COLOR", "1")
     plain = Terminal()
-    get_logs(plain, handle, None)
+    follow_all(plain, handles, get_runner())
     assert "\033[" in coloured.getvalue()
-    assert plain.getvalue() == "a/0 hi\n"
+    assert sorted(plain.getvalue().splitlines()) == ["a/0 hi", "b/0 hi"]
+
+
+@pytest.mark.parametrize("regex", [None, "l"])
+@pytest.mark.parametrize("with_bytes", [True, False], ids=["bytes", "text"])
+def test_a_job_that_is_alone_is_printed_as_it_is(with_bytes: bool, regex: str | None) -> None:
+    (handle,) = handles_of("printf 'line\\n\\nlast line'")
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw) if with_bytes else io.StringIO()
+    get_logs(file, handle, regex)
+    shown = raw.getvalue().decode() if with_bytes else file.getvalue()  # type: ignore[union-attr]
+    assert shown == ("line\n\nlast line" if regex is None else "line\nlast line")
+
+
+def test_replicas_of_one_job_are_told_apart(tmp_path: Path) -> None:
+    executor = run.LocalExecutor()
+    executor.assign("exp", str(tmp_path), task_id="task", task_dir="task")
+    app = package("task", script("echo hi"), executor, num_replicas=2)
+    runner = get_runner()
+    handle = runner.run(app, executor.SCHEDULER, executor)
+    file = io.StringIO()
+    get_logs(file, handle, None, should_tail=True, runner=runner)
+    assert sorted(file.getvalue().splitlines()) == ["task/0 hi", "task/1 hi"]
+
+
+def test_long_names_that_end_alike_are_told_apart() -> None:
+    names = ("experiment-alpha-training", "experiment-beta-training")
+    with experiment() as exp:
+        for name in names:
+            exp.add(script("echo hi"), name=name)
+        exp.run()
+    file = io.StringIO()
+    follow_all(file, [job.handle for job in exp.jobs], get_runner())
+    assert sorted(file.getvalue().splitlines()) == [f"{name}/0 hi" for name in names]
+
+
+def test_of_several_logs_those_that_are_there_are_printed() -> None:
+    (handle,) = handles_of("echo hi")
+    file = io.StringIO()
+    with pytest.raises(JobNotFoundError, match="There is no job"):
+        follow_all(file, [handle, "local_persistent://nemo_run/none"], get_runner())
+    assert file.getvalue() == "a/0 hi\n"
+
+
+@pytest.mark.parametrize("size", [1, BLOCK_BYTES - 1, BLOCK_BYTES, 3 * BLOCK_BYTES + 5])
+def test_lines_of_any_length_are_whole(size: int) -> None:
+    text = f"head -c {size} /dev/zero | tr '\\0' x"
+    (handle,) = handles_of(f"{text}; echo; echo short; {text}")
+    file = io.StringIO()
+    get_logs(file, handle, None, should_tail=True)
+    line = "x" * size
+    assert file.getvalue() == f"{line}\nshort\n{line}"
 
 
 class TestCopy:

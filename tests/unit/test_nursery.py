@@ -10,11 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.contract.experiments import experiment, script, states
 
 from nemo_run import _replica, _supervisor
 from nemo_run._nursery import Nursery, nursery, supervise
@@ -76,6 +78,31 @@ def test_all_that_is_started_together_comes_from_one_process(directories: list[P
         assert len(parents) == 1
         assert parents <= set(children(os.getpid()))
     assert not parents & set(children(os.getpid()))
+
+
+def test_jobs_of_an_experiment_that_start_together_take_one_process() -> None:
+    with experiment() as exp:
+        for number in range(5):
+            exp.add(script("true"), name=f"job{number}")
+        with processes_started() as started:
+            exp.run()
+    assert len(started) == 1
+    assert set(states(exp).values()) == {"SUCCEEDED"}
+
+
+@contextmanager
+def processes_started() -> Iterator[list[Any]]:
+    """Note what this process executes."""
+    started: list[Any] = []
+    watching = True
+
+    def note(event: str, args: tuple[Any, ...]) -> None:
+        if watching and event == "subprocess.Popen":
+            started.append(args)
+
+    sys.addaudithook(note)  # for ever, hence the flag
+    yield started
+    watching = False
 
 
 def test_threads_with_a_copy_of_the_context_share_it(directories: list[Path]) -> None:

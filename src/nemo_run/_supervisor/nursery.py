@@ -75,11 +75,11 @@ def _raise_child(talk: int) -> NoReturn:
 
 def _prepare() -> None:
     """Do once what every supervisor would do. The first is not made to wait for it."""
-    import ctypes  # noqa: F401
     import gc
 
-    from . import supervisor  # noqa: F401
+    from .supervisor import find_prctl
 
+    find_prctl()
     here()
     # Collecting would write to pages that are shared with all that we fork.
     gc.disable()

@@ -21,7 +21,7 @@ from .slots import Slots
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 else:
     import _signal as signal
 
@@ -321,10 +321,21 @@ class Supervisor:
 
 def become_subreaper() -> bool:
     """Get the children of our children when those die; False where there is no such thing."""
-    import ctypes
+    prctl = find_prctl()
+    return prctl is not None and prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER
 
-    try:
-        prctl = ctypes.CDLL(None).prctl
-    except (OSError, AttributeError):
-        return False
-    return bool(prctl(36, 1, 0, 0, 0) == 0)  # PR_SET_CHILD_SUBREAPER
+
+_prctl: Callable[..., int] | None = None
+
+
+def find_prctl() -> Callable[..., int] | None:
+    """The system call of that name, where there is one."""
+    global _prctl
+    if _prctl is None:
+        import ctypes
+
+        try:
+            _prctl = ctypes.CDLL(None).prctl
+        except (OSError, AttributeError):
+            return None
+    return _prctl

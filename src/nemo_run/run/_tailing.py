@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from nemo_run.exceptions import NemoRunError
-from nemo_run.run.logs import get_logs
+from nemo_run.run.logs import print_job
 from nemo_run.run.torchx_backend.runner import Runner
 
 log = logging.getLogger(__name__)
@@ -17,7 +17,10 @@ LOOK_S = 0.05
 
 
 class LogTail:
-    """Prints to stdout while entered; leaving it waits for the last lines of jobs that ended."""
+    """Prints to stdout between `start` and `finish`.
+
+    ``handles`` gives one text for each job to follow, empty as long as it is not launched.
+    """
 
     def __init__(self, runner: Runner, handles: Callable[[], Iterable[str]]) -> None:
         self._runner = runner
@@ -47,14 +50,16 @@ class LogTail:
             self._follow_new()
 
     def _follow_new(self) -> None:
-        for handle in self._handles():
+        handles = list(self._handles())
+        alone = len(handles) == 1
+        for handle in handles:
             if handle and handle not in self._printers:
-                printer = threading.Thread(target=self._print, args=(handle,), daemon=True)
+                printer = threading.Thread(target=self._print, args=(handle, alone), daemon=True)
                 self._printers[handle] = printer
                 printer.start()
 
-    def _print(self, handle: str) -> None:
+    def _print(self, handle: str, alone: bool) -> None:
         try:
-            get_logs(sys.stdout, handle, None, should_tail=True, runner=self._runner)
+            print_job(sys.stdout, handle, self._runner, should_tail=True, alone=alone)
         except NemoRunError as err:
             log.warning("%s: its log cannot be printed: %s", handle, err)

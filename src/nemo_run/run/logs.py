@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -40,7 +41,7 @@ def get_logs(
     streams: Stream | None = None,
     wait_timeout: int = 10,
 ) -> None:
-    """Print the logs of all replicas of a job, each line prefixed by role and replica.
+    """Print the logs of all replicas of a job; if there are several, each line with its own name.
 
     ``identifier`` is a handle, to which ``/role`` may be added. Waits up to ``wait_timeout``
     seconds for the job to start.
@@ -52,6 +53,21 @@ def get_logs(
     from nemo_run.run.torchx_backend.runner import get_runner
 
     runner = runner or get_runner()
+    print_job(file, identifier, runner, regex, should_tail, streams, wait_timeout)
+
+
+def print_job(
+    file: TextIO,
+    identifier: str,
+    runner: Runner,
+    regex: str | None = None,
+    should_tail: bool = False,
+    streams: Stream | None = None,
+    wait_timeout: float = 10,
+    *,
+    alone: bool = True,
+) -> None:
+    """Do what `get_logs` does; not ``alone``, other jobs are printed to the same file."""
     handle, wanted = _parse(identifier)
     _await_start(handle, runner, wait_timeout)
     app = runner.describe(handle)
@@ -62,28 +78,18 @@ def get_logs(
         known = ", ".join(role.name for role in app.roles)
         raise JobNotFoundError(f"{handle} has no role {wanted!r}. It has: {known}.")
 
-    errors: list[Exception] = []
-    replicas = [(role.name, k) for role in roles for k in range(role.num_replicas)]
-    if len(replicas) == 1:
-        role, k = replicas[0]
-        print_log_lines(file, runner, handle, role, k, regex, should_tail, errors, streams)
-    else:
-        threads = [
-            threading.Thread(
-                target=print_log_lines,
-                args=(file, runner, handle, role, k, regex, should_tail, errors, streams),
-                daemon=True,
-            )
-            for role, k in replicas
+    queries = [
+        LogQuery(role=role.name, replica=k, stream=streams or Stream.COMBINED, follow=should_tail)
+        for role in roles
+        for k in range(role.num_replicas)
+    ]
+    named = not alone or len(queries) > 1
+    _do_at_once(
+        [
+            functools.partial(_print_replica, file, runner, handle, query, regex, named=named)
+            for query in queries
         ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    for error in errors[1:]:
-        log.error("%s: %s", handle, error)
-    if errors:
-        raise errors[0]
+    )
 
 
 def print_log_lines(
@@ -98,24 +104,18 @@ def print_log_lines(
     streams: Stream | None,
     log_path: str | None = None,
 ) -> None:
-    """Print the log of one replica; what goes wrong is added to ``exceptions``."""
+    """Print the log of one replica of several, each line with the names of role and replica.
+
+    What goes wrong is added to ``exceptions``.
+    """
+    query = LogQuery(
+        role=role_name,
+        replica=replica_id,
+        stream=streams or Stream.COMBINED,
+        follow=should_tail,
+    )
     try:
-        scheduler, app_id = runner.scheduler_of(app_handle)
-        if isinstance(scheduler.EXECUTOR, LogSupportedExecutor) and not regex:
-            scheduler.EXECUTOR.logs(app_id, fallback_path=log_path)
-            return
-        prefix = _prefix(file, f"{role_name[-10:]}/{replica_id} ")
-        if regex:
-            for line in scheduler.log_iter(
-                app_id, role_name, replica_id, regex, should_tail=should_tail, streams=streams
-            ):
-                with _printing:
-                    file.write(prefix + line)
-        else:
-            _copy(file, scheduler, app_id, role_name, replica_id, should_tail, streams, prefix)
-        file.flush()
-    except BrokenPipeError:
-        _discard_from_now_on(file)
+        _print_replica(file, runner, app_handle, query, regex, log_path, named=True)
     except Exception as err:  # noqa: BLE001 - handed over to the thread that waits for us
         exceptions.append(err)
 
@@ -127,37 +127,83 @@ def follow_all(
 
     Raises:
         ConfigError: ``regex`` is not a regular expression.
+        JobNotFoundError: one of them is unknown; the others were printed all the same.
     """
     line_filter(regex)
-    if len(handles) == 1:
-        get_logs(file, handles[0], regex, should_tail=True, runner=runner)
+    alone = len(handles) == 1
+    _do_at_once(
+        [
+            functools.partial(print_job, file, handle, runner, regex, should_tail=True, alone=alone)
+            for handle in handles
+        ]
+    )
+
+
+def _do_at_once(actions: Sequence[Callable[[], None]]) -> None:
+    """Do several things in threads that end with the process; raise the first error of all."""
+    if len(actions) == 1:
+        actions[0]()
         return
-    threads = [
-        threading.Thread(
-            target=get_logs,
-            args=(file, handle, regex),
-            kwargs={"should_tail": True, "runner": runner},
-            daemon=True,
-        )
-        for handle in handles
-    ]
+    errors: list[Exception] = []
+
+    def do(action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as err:  # noqa: BLE001 - handed over to the thread that waits for us
+            errors.append(err)
+
+    threads = [threading.Thread(target=do, args=(action,), daemon=True) for action in actions]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    for error in errors[1:]:
+        log.error("%s", error)
+    if errors:
+        raise errors[0]
 
 
-def _copy(
+def _print_replica(
     file: TextIO,
-    scheduler: Any,
-    app_id: str,
-    role: str,
-    replica: int,
-    follow: bool,
-    streams: Stream | None,
-    prefix: str,
+    runner: Runner,
+    handle: str,
+    query: LogQuery,
+    regex: str | None,
+    log_path: str | None = None,
+    *,
+    named: bool,
 ) -> None:
-    query = LogQuery(role=role, replica=replica, stream=streams or Stream.COMBINED, follow=follow)
+    scheduler, app_id = runner.scheduler_of(handle)
+    if isinstance(scheduler.EXECUTOR, LogSupportedExecutor) and not regex:
+        scheduler.EXECUTOR.logs(app_id, fallback_path=log_path)
+        return
+    prefix = _prefix(file, f"{query.role}/{query.replica} ") if named else ""
+    try:
+        if regex:
+            _copy_matching(file, scheduler, app_id, query, prefix, regex)
+        else:
+            _copy(file, scheduler, app_id, query, prefix)
+        file.flush()
+    except BrokenPipeError:
+        _discard_from_now_on(file)
+
+
+def _copy_matching(
+    file: TextIO, scheduler: Any, app_id: str, query: LogQuery, prefix: str, regex: str
+) -> None:
+    for line in scheduler.log_iter(
+        app_id,
+        query.role,
+        query.replica,
+        regex,
+        should_tail=query.follow,
+        streams=query.stream,
+    ):
+        with _printing:
+            file.write(prefix + line)
+
+
+def _copy(file: TextIO, scheduler: Any, app_id: str, query: LogQuery, prefix: str) -> None:
     out = getattr(file, "buffer", None)
     if out is None:
         for text in scheduler.log_text(app_id, query):
@@ -171,11 +217,11 @@ def _copy(
         file.flush()
     start = prefix.encode()
     for block in scheduler.log_bytes(app_id, query):
-        lines_after = block.replace(b"\n", b"\n" + start)
-        end = len(lines_after) - (len(start) if block.endswith(b"\n") else 0)
+        lines = block.replace(b"\n", b"\n" + start) if start else block
+        end = len(lines) - (len(start) if block.endswith(b"\n") else 0)
         with _printing:
             out.write(start)
-            out.write(memoryview(lines_after)[:end])
+            out.write(memoryview(lines)[:end])
             out.flush()
 
 

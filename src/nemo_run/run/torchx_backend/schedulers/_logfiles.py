@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -15,8 +16,7 @@ from torchx.schedulers.api import Stream
 from nemo_run.exceptions import ConfigError
 from nemo_run.run.torchx_backend.schedulers.api import LogQuery
 
-# Small enough to stay in the processor's cache on its way through, which is twice as fast.
-BLOCK_BYTES = 1 << 16
+BLOCK_BYTES = 1 << 20
 LAST_BYTES = 1 << 16
 PAUSE_S = (0.02, 0.2)
 CLOCK = ".replica/clock"
@@ -72,32 +72,30 @@ def _read_one(
 ) -> Iterator[bytes]:
     descriptor = None
     pause_s = PAUSE_S[0]
-    rest = b""
-    position = start
+    position, block_bytes = start, BLOCK_BYTES
     # Asked before reading: what was written until the end is then in the file.
     over = not follow or ended()
     try:
         while True:
             if descriptor is None:
-                try:
+                with suppress(FileNotFoundError):
                     descriptor = os.open(path, os.O_RDONLY)
-                except FileNotFoundError:
-                    pass
-                else:
-                    os.lseek(descriptor, start, os.SEEK_SET)
-            wanted = BLOCK_BYTES if stop is None else min(BLOCK_BYTES, stop - position)
-            data = os.read(descriptor, wanted) if descriptor is not None and wanted > 0 else b""
-            if data:
-                position += len(data)
-                pause_s = PAUSE_S[0]
-                end = data.rfind(b"\n") + 1
-                if not end:
-                    rest += data
-                    continue
-                yield b"".join((rest, memoryview(data)[:end]))
-                rest = data[end:]
-            elif over or (stop is not None and position >= stop):
-                break
+            wanted = block_bytes if stop is None else min(block_bytes, stop - position)
+            data = b""
+            if descriptor is not None and wanted > 0:
+                data = os.pread(descriptor, wanted, position)
+            end = data.rfind(b"\n") + 1
+            is_last = stop is not None and position + len(data) >= stop
+            if end:
+                yield data[:end]
+                position += end  # what is left of a block is read again with the rest of its line
+                block_bytes, pause_s = BLOCK_BYTES, PAUSE_S[0]
+            elif len(data) == block_bytes and not is_last:
+                block_bytes *= 2
+            elif over or is_last:
+                if data:
+                    yield data
+                return
             else:
                 time.sleep(pause_s)
                 pause_s = min(pause_s * 1.5, PAUSE_S[1])
@@ -105,8 +103,6 @@ def _read_one(
     finally:
         if descriptor is not None:
             os.close(descriptor)
-    if rest:
-        yield rest
 
 
 def _read_together(streams: list[Iterator[bytes]]) -> Iterator[bytes]:
