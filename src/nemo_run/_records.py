@@ -6,6 +6,7 @@ Times are seconds since the epoch in UTC, as ``time.time()`` gives them. States 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
@@ -348,20 +349,30 @@ def _read(path: str | os.PathLike[str]) -> bytes | None:
 
 def _parse(data: bytes, path: str | os.PathLike[str]) -> JobRecord:
     try:
-        values = json.loads(data)
-        if _parse_format(values["format"])[0] <= FORMAT[0]:
-            return JobRecord.from_json(values)
+        record = _read_json(data)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as err:
         raise RecordError(
             f"Could not read the job record {path}: it is damaged ({type(err).__name__}: {err}). "
             "Delete the file to forget the job.",
             path=Path(path),
         ) from err
+    if isinstance(record, JobRecord):
+        return record
     raise _NewerFormatError(
         f"Could not read the job record {path}: a later release of nemo_run wrote it, in format "
-        f"{values['format']}, and this one knows up to {FORMAT[0]}. Upgrade nemo_run.",
+        f"{record}, and this one knows up to {FORMAT[0]}. Upgrade nemo_run.",
         path=Path(path),
     )
+
+
+# While a job runs its record is read far more often than it changes.
+@functools.lru_cache(maxsize=2048)
+def _read_json(data: bytes) -> JobRecord | str:
+    """Return a record, or the format of one that a later release wrote."""
+    values = json.loads(data)
+    if _parse_format(values["format"])[0] <= FORMAT[0]:
+        return JobRecord.from_json(values)
+    return _text(values["format"])
 
 
 def _of_job(record: JobRecord, app_id: str, scheduler: str, path: Path) -> JobRecord:

@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 LOG = "_CONDUCTOR.log"
 NOT_LAUNCHED = "could not be launched"
+IDLE_SHARE = 4
+"""How many times longer than looking at the jobs the pause until the next look is, at least."""
 PATIENCE_S = 1.0
 """How long to wait for others to have looked before they count as conducting."""
 
@@ -65,6 +67,7 @@ class Conductor:
         self.writes = False
         self._positions = {job.id: index for index, job in enumerate(jobs)}
         self._launched_at = time.monotonic()
+        self._poll_took_s = 0.0
         self.launch_errors: list[NemoRunError] = []
         self.states = [
             directory.read_state(index) or self._from_job(job) for index, job in enumerate(jobs)
@@ -120,12 +123,14 @@ class Conductor:
 
     def poll(self) -> None:
         """Ask for the state of every job that was submitted and has not ended."""
+        began_s = time.thread_time()
         live = [i for i, s in enumerate(self.states) if not s.ended and s.launched]
         if all(self._jobs[i].executor.CAPABILITIES.local_paths for i in live):
             for index in live:
                 self._poll_job(index)
         else:
             in_parallel(self._poll_job, live, workers=self._workers)
+        self._poll_took_s = time.thread_time() - began_s
 
     def cancel(self, indices: Sequence[int] | None = None, *, at_once: bool = False) -> None:
         """End jobs, all by default; those not started yet never will be.
@@ -288,7 +293,10 @@ class Conductor:
         )
 
     def _pause_s(self) -> float:
-        """Look often at young jobs, seldom at old ones; the fastest backend sets the pace."""
+        """Look often at young jobs, seldom at old ones; the fastest backend sets the pace.
+
+        With very many jobs looking takes long, and most of the time belongs to the jobs.
+        """
         age_s = time.monotonic() - self._launched_at
         paces = [
             min(max(first, age_s / 50), last)
@@ -296,7 +304,7 @@ class Conductor:
             if not state.ended
             for first, last in [job.executor.CAPABILITIES.poll_s]
         ]
-        return min(paces, default=0.0)
+        return max(min(paces), IDLE_SHARE * self._poll_took_s) if paces else 0.0
 
 
 def _end(member: MemberState, state: AppState, message: str) -> None:
