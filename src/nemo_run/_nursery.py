@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
@@ -72,21 +72,23 @@ class Nursery:
 
     def ask(self, directory: Path, payload: bytes) -> str:
         """Start a supervisor and return its answer; nothing if it, or the nursery, was killed."""
+        about = os.fsencode(directory.absolute()) + b"\0" + payload
+        try:
+            return self._converse(about).decode("utf-8", "replace").strip()
+        except ConnectionError:
+            return ""
+        except OSError as error:
+            return f"error {sys.executable!r} cannot be run: {error.strerror}"
+
+    def _converse(self, about: bytes) -> bytes:
         ours, theirs = socket.socketpair()
         with ours:
-            try:
-                with theirs:
-                    # One byte, because a descriptor cannot travel alone.
-                    socket.send_fds(self._entry(), [b"."], [theirs.fileno()], _NO_SIGNAL)
-                about = os.fsencode(directory.absolute()) + b"\0" + payload
-                ours.sendall(about, _NO_SIGNAL)
-                ours.shutdown(socket.SHUT_WR)
-                answer = b"".join(iter(lambda: ours.recv(65536), b""))
-            except ConnectionError:
-                return ""
-            except OSError as error:
-                return f"error {sys.executable!r} cannot be run: {error.strerror}"
-        return answer.decode("utf-8", "replace").strip()
+            with theirs:
+                # One byte, because a descriptor cannot travel alone.
+                socket.send_fds(self._entry(), [b"."], [theirs.fileno()], _NO_SIGNAL)
+            ours.sendall(about, _NO_SIGNAL)
+            ours.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: ours.recv(65536), b""))
 
     def _entry(self) -> socket.socket:
         with self._starting:
@@ -118,7 +120,7 @@ class Nursery:
         traceback: TracebackType | None,
     ) -> None:
         if self._gate is not None:
-            with self._gate:
+            with self._gate, suppress(OSError):  # some systems mind that it has gone already
                 # Closing would not do: somebody may have forked this process, and so has it, too.
                 self._gate.shutdown(socket.SHUT_RDWR)
         if self._process is not None:
