@@ -84,8 +84,11 @@ class Nursery:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                # One byte, because a descriptor cannot travel alone.
-                socket.send_fds(self._entry(), [b"."], [theirs.fileno()], _NO_SIGNAL)
+                # Not socket.send_fds, which forgets the flags. One byte, because a descriptor
+                # cannot travel alone.
+                attached = theirs.fileno().to_bytes(4, sys.byteorder)
+                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, attached)
+                self._entry().sendmsg([b"."], [rights], _NO_SIGNAL)
             ours.sendall(about, _NO_SIGNAL)
             ours.shutdown(socket.SHUT_WR)
             return b"".join(iter(lambda: ours.recv(65536), b""))

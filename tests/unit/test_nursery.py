@@ -136,6 +136,25 @@ def test_killed_it_is_not_missed(directories: list[Path]) -> None:
     assert logs_of(directories) == ["ran\n"] * len(directories)
 
 
+def test_killed_it_does_not_take_a_launcher_along_that_wants_to_hear_of_pipes(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "import os, signal, time\nfrom pathlib import Path\n"
+        "from nemo_run._nursery import nursery\nfrom nemo_run._replica import ReplicaSpec, start\n"
+        "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n"
+        "spec = ReplicaSpec(argv=('sh', '-c', 'exit 0'), env=dict(os.environ), cwd='/')\n"
+        "with nursery():\n"
+        f"    start(Path({str(tmp_path / '0')!r}), spec)\n"
+        "    (child,) = open(f'/proc/self/task/{os.getpid()}/children').read().split()\n"
+        "    os.kill(int(child), 9)\n"
+        "    os.waitid(os.P_PID, int(child), os.WEXITED | os.WNOWAIT)\n"
+        f"    start(Path({str(tmp_path / '1')!r}), spec)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert logs_of([tmp_path / "0", tmp_path / "1"]) == ["", ""]
+
+
 def test_it_leaves_with_a_launcher_that_is_killed(tmp_path: Path) -> None:
     code = (
         "import os, time\nfrom pathlib import Path\n"
