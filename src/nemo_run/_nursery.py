@@ -48,15 +48,16 @@ def nursery() -> Iterator[None]:
 def supervise(directory: Path, payload: bytes) -> str:
     """Start a supervisor for a replica and return its answer, or what it said instead."""
     shared = _open.get()
-    answer = "" if shared is None else shared.ask(directory, payload)
-    if answer:
-        return answer
+    if shared is not None:
+        answer = shared.ask(directory, payload)
+        if answer and "\n" not in answer:
+            return answer
     # Asking again, after the shared process or the supervisor was killed, can do no harm.
     with Nursery() as own:
         answer = own.ask(directory, payload)
     if answer and "\n" not in answer:
         return answer
-    *_, last_words = [own.last_words, *answer.splitlines()]
+    *_, last_words = [own.last_words, *answer.splitlines()]  # of a traceback, if there is one
     return f"its supervisor ended before it took over: {last_words}"
 
 

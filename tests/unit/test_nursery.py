@@ -252,6 +252,31 @@ def test_what_a_supervisor_says_before_it_dies_is_told(tmp_path: Path) -> None:
         assert process.ask(tmp_path, b"").endswith("RuntimeError: no such luck")
 
 
+def test_the_last_words_of_a_supervisor_are_kept_and_it_does_not_go_on_as_a_nursery(
+    directories: list[Path],
+) -> None:
+    boot = (
+        "import sys; sys.path.append(sys.argv[1]); import _supervisor.supervisor\n"
+        "def fail(*_): raise OSError('no such luck')\n"
+        "_supervisor.supervisor.Supervisor.run = fail\n"
+        "_supervisor.main()"
+    )
+    folder = str(Path(_supervisor.__file__).parent.parent)
+    for directory in directories:
+        (directory / ".replica").mkdir(parents=True)
+    with Nursery(("-c", boot, folder)) as process:
+        for directory in directories:
+            assert process.ask(directory, sh("true", directory).pack()) == "ok"
+        eventually(lambda: not any(map(lives, directories)))
+        for directory in directories:
+            last_words = (directory / ".replica" / "supervisor.log").read_text()
+            assert last_words.splitlines()[-1] == "OSError: no such luck"
+
+
+def lives(directory: Path) -> bool:
+    return _supervisor.birth_of(supervisor_of(directory)) != ""
+
+
 def test_an_interpreter_that_cannot_start_is_an_error_with_its_last_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

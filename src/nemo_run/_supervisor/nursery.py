@@ -41,15 +41,20 @@ def main() -> NoReturn:
         # Kept until they can be heard: who cancels at once must not end a supervisor instead.
         wanted = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
-        try:
-            if os.fork() == 0:
-                gate.detach()
-                _raise_child(talk)
-        except OSError as error:
-            say(talk, f"error {explain(error)}")
+        if _fork(talk) == 0:
+            gate.detach()
+            _raise_child(talk)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(talk)
     os._exit(0)
+
+
+def _fork(talk: int) -> int | None:
+    try:
+        return os.fork()
+    except OSError as error:
+        say(talk, f"error {explain(error)}")
+        return None
 
 
 def _next(gate: socket.socket) -> int | None:
