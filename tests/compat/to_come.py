@@ -16,7 +16,6 @@ _LEPTON = "the Lepton executor"
 _KUBEFLOW = "the Kubeflow executor"
 _TUNNELS = "the tunnels"
 _DEVSPACE = "the devspaces"
-_COMMAND_LINE = "the command line application"
 
 TO_COME: dict[str, str] = {
     "nemo_run.DockerExecutor": _DOCKER,
@@ -45,25 +44,6 @@ TO_COME: dict[str, str] = {
     "nemo_run.DevSpace": _DEVSPACE,
     "nemo_run.devspace": _DEVSPACE,
     "nemo_run.cli.devspace": _DEVSPACE,
-    "nemo_run.cli.create_cli": _COMMAND_LINE,
-    "nemo_run.cli.main": _COMMAND_LINE,
-    "nemo_run.cli.RunContext": _COMMAND_LINE,
-    "nemo_run.cli.experiment": _COMMAND_LINE,
-    "nemo_run.cli.api.EntrypointCommand": _COMMAND_LINE,
-    "nemo_run.cli.api.GeneralCommand": _COMMAND_LINE,
-    "nemo_run.cli.api.CommandDefaults": _COMMAND_LINE,
-    "nemo_run.cli.api.RunContextError": _COMMAND_LINE,
-    "nemo_run.cli.api.InvalidOptionError": _COMMAND_LINE,
-    "nemo_run.cli.api.MissingRequiredOptionError": _COMMAND_LINE,
-    "nemo_run.cli.api.add_global_options": _COMMAND_LINE,
-    "nemo_run.cli.api.configure_logging": _COMMAND_LINE,
-    "nemo_run.cli.api.EXECUTOR_CLASSES": _COMMAND_LINE,
-    "nemo_run.cli.api.PLUGIN_CLASSES": _COMMAND_LINE,
-    "nemo_run.cli.api.NEMORUN_SKIP_CONFIRMATION": _COMMAND_LINE,
-    "nemo_run.cli.api.NEMORUN_PRETTY_EXCEPTIONS": _COMMAND_LINE,
-    "nemo_run.__main__": _COMMAND_LINE,
-    "console_scripts.nemorun": _COMMAND_LINE,
-    "console_scripts.nemo": _COMMAND_LINE,
 }
 """Dotted name → the piece that brings it."""
 

@@ -10,19 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nemo_run.cli.api import (
+        RunContext,
+        create_cli,
         entrypoint,
         factory,
         list_entrypoints,
         list_factories,
+        main,
         resolve_factory,
     )
     from nemo_run.cli.cli_parser import parse_cli_args, parse_config, parse_partial
 
 __all__ = [
+    "RunContext",
+    "create_cli",
     "entrypoint",
     "factory",
     "list_entrypoints",
     "list_factories",
+    "main",
     "parse_cli_args",
     "parse_config",
     "parse_partial",
@@ -30,16 +36,19 @@ __all__ = [
 ]
 
 _HOMES = {
+    "RunContext": "api",
+    "create_cli": "api",
     "entrypoint": "api",
     "factory": "api",
     "list_entrypoints": "api",
     "list_factories": "api",
+    "main": "api",
     "parse_cli_args": "cli_parser",
     "parse_config": "cli_parser",
     "parse_partial": "cli_parser",
     "resolve_factory": "api",
 }
-_MODULES = frozenset({"api", "cli_parser", "config", "lazy", "workspace"})
+_MODULES = frozenset({"api", "cli_parser", "config", "experiment", "lazy", "workspace"})
 
 
 def __getattr__(name: str) -> Any:

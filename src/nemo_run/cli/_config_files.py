@@ -10,8 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from nemo_run.cli._errors import did_you_mean
 from nemo_run.cli._grammar import parse_file
+from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.exceptions import ConfigError
 
 Format = Literal["yaml", "json", "toml"]
@@ -32,6 +32,14 @@ def format_of(path: Path) -> Format:
             f"Unsupported file extension: {path.suffix or '(none)'} of {path}. "
             f"Supported extensions are: {', '.join(FORMATS)}"
         ) from None
+
+
+def split_section(path: str) -> tuple[Path, str | None]:
+    """Take ``path:section`` apart; a colon may also be part of a directory's name."""
+    file, colon, section = path.rpartition(":")
+    if colon and section and "/" not in section and "\\" not in section:
+        return Path(file), section
+    return Path(path), None
 
 
 def parse(text: str, format: Format) -> Any:

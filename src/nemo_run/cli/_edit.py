@@ -19,7 +19,6 @@ from nemo_run.cli._config_files import load_config_from_path, plain
 from nemo_run.cli._errors import (
     ArgumentValueError,
     UndefinedVariableError,
-    did_you_mean,
     summary,
 )
 from nemo_run.cli._grammar import Item, Operation, Override, Step, parse_file
@@ -32,6 +31,7 @@ from nemo_run.cli._interpretation import (
 )
 from nemo_run.cli._operations import apply_operation, read_operand
 from nemo_run.cli._slots import Slot, empty_config, own
+from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.cli._values import is_dict, type_parser
 from nemo_run.config import Config, Partial
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, cast, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, overload, runtime_checkable
 
 from nemo_run.cli import _plugins
 from nemo_run.cli._factories import factory
@@ -15,6 +15,9 @@ from nemo_run.cli._overrides import parse_cli_args
 from nemo_run.cli._registry import entrypoints
 from nemo_run.config import Partial
 from nemo_run.exceptions import ConfigError
+
+if TYPE_CHECKING:
+    import typer
 
 ROOT_ENTRYPOINT_NAMESPACE = "nemo_run.cli.entrypoints"
 
@@ -60,7 +63,7 @@ class Entrypoint:
         self.skip_confirmation = skip_confirmation
         self.type = type
         self.run_ctx_cls = run_ctx_cls
-        self._configured: dict[str, Any] = {}
+        self.configured: dict[str, Any] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
@@ -75,15 +78,37 @@ class Entrypoint:
 
     def configure(self, **fn_kwargs: Any) -> None:
         """Let commands start with these arguments set."""
-        self._configured = dict(fn_kwargs)
+        self.configured = dict(fn_kwargs)
 
     def parse_partial(self, args: Sequence[str], **default_args: Any) -> Partial[Any]:
         """Return the task that command-line words describe; see `parse_cli_args`.
 
         ``default_args`` are set before the words are applied.
         """
-        start: Partial[Any] = Partial(self.fn, **{**self._configured, **default_args})
+        start: Partial[Any] = Partial(self.fn, **{**self.configured, **default_args})
         return cast("Partial[Any]", parse_cli_args(start, args))
+
+    def cli(self, parent: typer.Typer) -> None:
+        """Register the command with a typer application."""
+        from nemo_run.cli._typer import add_entrypoint
+
+        add_entrypoint(parent, self)
+
+    def main(self, cmd_defaults: Mapping[str, Any] | None = None) -> None:
+        """Run the command with the words of this process; exits if it does not end well."""
+        from nemo_run.cli._commands import execute
+
+        program = f"python {Path(sys.argv[0]).name}"
+        code = execute(self, sys.argv[1:], program=program, defaults=cmd_defaults)
+        if code:
+            sys.exit(code)
+
+    def help(self, with_docs: bool = False) -> None:
+        """Print how the command is used."""
+        from nemo_run.cli._entrypoint_help import print_help
+        from nemo_run.cli._screen import Screen
+
+        print_help(self, self.name, Screen(), docs=with_docs)
 
 
 def _summary(fn: Callable[..., Any]) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 from nemo_run.cli._hints import type_name
@@ -120,12 +119,3 @@ def summary(err: BaseException) -> str:
     if isinstance(err, ConfigError):
         return text
     return f"{type(err).__name__}: {text}" if text else type(err).__name__
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a sentence that names the nearest of the known words, or else all of them."""
-    names = sorted(set(known))
-    close = difflib.get_close_matches(word, names, n=1)
-    if close:
-        return f"Did you mean {close[0]!r}?"
-    return f"Known: {', '.join(names)}." if names else "There are none."

@@ -10,9 +10,9 @@ from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
 from nemo_run._fiddle import fdl
 from nemo_run.cli import _plugins
-from nemo_run.cli._errors import did_you_mean
 from nemo_run.cli._hints import UNANNOTATED, constituents, members, return_hint, type_name
 from nemo_run.cli._registry import factories
+from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.config import get_type_namespace
 from nemo_run.exceptions import ConfigError
 

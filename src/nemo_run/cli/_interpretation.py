@@ -22,7 +22,6 @@ from nemo_run.cli._errors import (
     ArgumentValueError,
     ParseError,
     UnknownTypeError,
-    did_you_mean,
     summary,
 )
 from nemo_run.cli._factories import find_for_argument, find_registered, is_factory, names_for
@@ -31,6 +30,7 @@ from nemo_run.cli._hints import UNANNOTATED, allows_none, constituents, hint_for
 from nemo_run.cli._importing import locate
 from nemo_run.cli._scalars import NONE_WORDS
 from nemo_run.cli._slots import Slot, empty_config, is_class, mentions_buildable, own
+from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.cli._values import accepts_any_text, is_plain, type_parser
 from nemo_run.config import Config, Partial
 

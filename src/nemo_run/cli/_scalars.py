@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from nemo_run.cli import _literals
-from nemo_run.cli._errors import LiteralParseError, ParseError, did_you_mean
+from nemo_run.cli._errors import LiteralParseError, ParseError
 from nemo_run.cli._grammar import unquote
+from nemo_run.cli._suggestions import did_you_mean
 
 NONE_WORDS = frozenset({"none", "null"})
 BOOL_WORDS = {

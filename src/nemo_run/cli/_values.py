@@ -17,7 +17,6 @@ from nemo_run.cli._errors import (
     ListParseError,
     ParseError,
     UnknownTypeError,
-    did_you_mean,
     summary,
 )
 from nemo_run.cli._grammar import unquote
@@ -33,6 +32,7 @@ from nemo_run.cli._hints import (
     type_name,
 )
 from nemo_run.cli._scalars import got
+from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.config import Config
 
 Parser = Callable[[str, Any], Any]

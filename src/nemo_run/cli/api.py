@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from nemo_run.cli._entrypoints import (
     ROOT_ENTRYPOINT_NAMESPACE,
@@ -21,23 +23,57 @@ from nemo_run.cli._factories import (
     list_factories,
     resolve_factory,
 )
+from nemo_run.cli._options import (
+    InvalidOptionError,
+    MissingRequiredOptionError,
+    RunContextError,
+)
 from nemo_run.cli._overrides import parse_cli_args, parse_config, parse_partial
+from nemo_run.cli._script_mode import CommandDefaults, main
+
+if TYPE_CHECKING:
+    from nemo_run.cli._run_context import RunContext
+    from nemo_run.cli._typer import (
+        EntrypointCommand,
+        GeneralCommand,
+        add_global_options,
+        configure_logging,
+        create_cli,
+    )
+
+    EXECUTOR_CLASSES: list[Any]
+    PLUGIN_CLASSES: list[Any]
 
 __all__ = [
     "DEFAULT_NAME",
+    "EXECUTOR_CLASSES",
     "INCLUDE_WORKSPACE_FILE",
     "MAIN_ENTRYPOINT",
+    "NEMORUN_PRETTY_EXCEPTIONS",
+    "NEMORUN_SKIP_CONFIRMATION",
+    "PLUGIN_CLASSES",
     "ROOT_ENTRYPOINT_NAMESPACE",
     "ROOT_FACTORY_NAMESPACE",
+    "CommandDefaults",
     "Entrypoint",
+    "EntrypointCommand",
     "EntrypointProtocol",
     "FactoryProtocol",
     "FactoryRegistration",
+    "GeneralCommand",
+    "InvalidOptionError",
+    "MissingRequiredOptionError",
+    "RunContext",
+    "RunContextError",
+    "add_global_options",
+    "configure_logging",
+    "create_cli",
     "entrypoint",
     "extract_constituent_types",
     "factory",
     "list_entrypoints",
     "list_factories",
+    "main",
     "parse_cli_args",
     "parse_config",
     "parse_partial",
@@ -49,3 +85,39 @@ INCLUDE_WORKSPACE_FILE = os.environ.get("INCLUDE_WORKSPACE_FILE", "true").lower(
 
 MAIN_ENTRYPOINT: Entrypoint | None = None
 """The entrypoint of a script that was executed with ``LAZY_CLI=true``."""
+
+NEMORUN_SKIP_CONFIRMATION: bool | None = None
+"""What was answered when this process first asked whether to go on."""
+
+NEMORUN_PRETTY_EXCEPTIONS = os.environ.get("NEMORUN_PRETTY_EXCEPTIONS", "false").lower()
+"""What the environment said when this was imported; `main` asks it again."""
+
+# What only a run, or a typer application, needs.
+_LATER = {
+    "EntrypointCommand": "_typer",
+    "GeneralCommand": "_typer",
+    "RunContext": "_run_context",
+    "add_global_options": "_typer",
+    "configure_logging": "_typer",
+    "create_cli": "_typer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(f"nemo_run.cli.{_LATER[name]}"), name)
+    if name == "EXECUTOR_CLASSES":
+        return _executor_classes()
+    if name == "PLUGIN_CLASSES":
+        from nemo_run.run.plugin import ExperimentPlugin
+
+        return [ExperimentPlugin, list[ExperimentPlugin]]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _executor_classes() -> list[Any]:
+    """Return the classes that factories of executors were looked up for in 0.12."""
+    import nemo_run
+
+    names = ("Executor", "LocalExecutor", "SkypilotExecutor", "SlurmExecutor")
+    return [getattr(nemo_run, name) for name in names if name in nemo_run.__all__]

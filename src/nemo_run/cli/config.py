@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TextIO, get_args
 
 from nemo_run.cli import _config_files
-from nemo_run.cli._config_files import Format, format_of
-from nemo_run.cli._errors import did_you_mean
+from nemo_run.cli._config_files import Format, format_of, split_section
+from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.core.serialization.yaml import YamlSerializer, from_mapping, to_mapping
 from nemo_run.exceptions import ConfigError
 
@@ -126,7 +126,7 @@ class ConfigSerializer:
             KeyError: there is no such section.
             ValueError: the format is none of the three.
         """
-        path, named = _split_section(str(output_path))
+        path, named = split_section(str(output_path))
         section = section or named
         if section is not None:
             if section not in data:
@@ -143,13 +143,6 @@ def _known(format: str) -> Format:
             f"Unsupported format: {format}. Supported formats are: {', '.join(formats)}"
         )
     return format  # type: ignore[return-value]  # one of the literals, as was just checked
-
-
-def _split_section(path: str) -> tuple[Path, str | None]:
-    file, colon, section = path.rpartition(":")
-    if colon and section and "/" not in section and "\\" not in section:
-        return Path(file), section
-    return Path(path), None
 
 
 def yaml_to_dict(yaml_str: str) -> Any:

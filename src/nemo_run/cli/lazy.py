@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 from nemo_run._fiddle import building, daglish, fdl, fiddle_json
 from nemo_run.cli._config_files import load_config_from_path
 from nemo_run.cli._dotlist import Change, dictconfig_to_dot_list
-from nemo_run.cli._errors import did_you_mean
 from nemo_run.cli._hints import parameters
 from nemo_run.cli._importing import locate
 from nemo_run.cli._interpretation import parse_factory
@@ -31,6 +30,7 @@ from nemo_run.cli._lazy_changes import (
 from nemo_run.cli._lazy_imports import LazyModule, lazy_imports
 from nemo_run.cli._overrides import apply_overrides
 from nemo_run.cli._slots import own
+from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.config import Partial
 from nemo_run.exceptions import ConfigError
 

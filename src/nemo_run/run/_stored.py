@@ -140,6 +140,6 @@ def build_known(config: Any) -> Any:
 
 def _plugins(stored: Stored) -> list[Any] | None:
     plugins = stored.argument("plugins")
-    return (
-        None if plugins is None else build_known([p for p in plugins if isinstance(p, fdl.Config)])
-    )
+    if plugins is None:
+        return None
+    return [build_known(plugin) for plugin in plugins if isinstance(plugin, fdl.Config)]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 from nemo_run._replica import SlotRequest
 from nemo_run.core.execution.base import NEW, Capabilities, Executor
+from nemo_run.core.execution.checks import Finding
+from nemo_run.core.execution.launcher import Torchrun
 from nemo_run.core.packaging.base import Packager
 from nemo_run.exceptions import ConfigError
 
@@ -89,6 +93,19 @@ class LocalExecutor(Executor):
                 raise ConfigError(f"jobs_at_a_time={self.jobs_at_a_time} would run none. Use 1.")
             wanted.append(SlotRequest.jobs(self.jobs_at_a_time))
         return tuple(wanted)
+
+    def check(self) -> Iterator[Finding]:
+        """Yield whether this machine has what is asked for."""
+        try:
+            self.slots(os.environ)
+        except ConfigError as err:
+            yield Finding("slots", "failed", str(err))
+        else:
+            yield Finding("slots", "ok", f"{self.gpus} GPUs asked for")
+        launcher = self.get_launcher()
+        if isinstance(launcher, Torchrun) and shutil.which("torchrun") is None:
+            advice = "Install torch in the environment that launches."
+            yield Finding("launcher", "failed", "torchrun is not on the PATH.", advice)
 
 
 def _gpu_names(environ: Mapping[str, str]) -> tuple[str, ...]:

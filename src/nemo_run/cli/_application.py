@@ -1,0 +1,201 @@
+"""The application: which command a command line means, loading only what that one needs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nemo_run.cli import _exit_codes
+from nemo_run.cli._screen import Screen
+from nemo_run.cli._suggestions import did_you_mean
+from nemo_run.exceptions import ConfigError
+
+if TYPE_CHECKING:
+    from nemo_run.cli._entrypoints import Entrypoint
+
+PROGRAM = "nemorun"
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """A command of ours: the module whose ``main`` runs it, and what it is for."""
+
+    module: str
+    help: str
+
+
+COMMANDS = {
+    "experiment": Builtin("_experiments", "list, look at, follow, cancel and rerun experiments"),
+    "plan": Builtin("_plan", "show what a command would submit, without submitting it"),
+    "doctor": Builtin("_doctor", "check this installation, and executors before they are used"),
+    "completion": Builtin("_completion", "print a completion script for bash, zsh or fish"),
+}
+_HIDDEN = {"__complete": Builtin("_completion", "")}
+
+
+def main(words: Sequence[str], program: str = PROGRAM) -> int:
+    """Run a command line and return how to exit."""
+    if "NEMORUN_SHOW_WARNINGS" not in os.environ:
+        _silence_warnings()
+    tracebacks = _exit_codes.Tracebacks()
+    return _exit_codes.exit_code_of(
+        lambda: _run(list(words), program, tracebacks), tracebacks=tracebacks
+    )
+
+
+def _silence_warnings() -> None:
+    import warnings
+
+    warnings.simplefilter("ignore", DeprecationWarning)
+    warnings.simplefilter("ignore", FutureWarning)
+
+
+def _run(words: list[str], program: str, tracebacks: _exit_codes.Tracebacks) -> int:
+    lazily = False
+    while words and words[0].startswith("-"):
+        flag = words.pop(0)
+        if flag in ("--help", "-h"):
+            _print_help(program)
+            return _exit_codes.DONE
+        if flag == "--version":
+            from nemo_run.package_info import __version__
+
+            print(__version__)
+            return _exit_codes.DONE
+        if flag in ("--verbose", "-v"):
+            tracebacks.verbose = True
+        elif flag == "--lazy":
+            lazily = True
+        else:
+            flags = ["--help", "--version", "--verbose", "--lazy"]
+            raise ConfigError(f"There is no option {flag}. {did_you_mean(flag, flags)}")
+    if not words:
+        if lazily:
+            raise ConfigError(f"--lazy needs a command: {program} --lazy GROUP COMMAND KEY=VALUE")
+        _print_help(program)
+        return _exit_codes.DONE
+    builtin = {**COMMANDS, **_HIDDEN}.get(words[0])
+    if lazily:
+        if builtin is not None:
+            raise ConfigError(f"{words[0]!r} cannot be run with --lazy: it runs no task.")
+        return _run_lazily(words, program)
+    if builtin is not None:
+        command = import_module(f"nemo_run.cli.{builtin.module}")
+        code: int = command.main(words[1:], f"{program} {words[0]}")
+        return code
+    return _run_entrypoint(words, program, tracebacks)
+
+
+def _run_lazily(words: list[str], program: str) -> int:
+    from nemo_run.cli._lazy_command import run_lazily
+    from nemo_run.cli._options import parse_run_options
+
+    count = next((i for i, w in enumerate(words) if w.startswith("-") or "=" in w), len(words))
+    options, rest = parse_run_options(words[count:])
+    run_lazily(" ".join((PROGRAM, *words[:count])), rest, options)
+    return _exit_codes.DONE
+
+
+def _run_entrypoint(words: list[str], program: str, tracebacks: _exit_codes.Tracebacks) -> int:
+    from nemo_run.cli._commands import execute
+
+    found, path, rest = find(words)
+    if isinstance(found, dict):
+        if rest and not rest[0].startswith("-"):
+            known = [*command_names(found), *([] if path else COMMANDS)]
+            what = f"{' '.join(path)} has no command" if path else "There is no command"
+            raise ConfigError(f"{what} {rest[0]!r}. {did_you_mean(rest[0], known)}")
+        _print_group(found, " ".join((program, *path)))
+        return _exit_codes.DONE
+    verbose = ["--verbose"] if tracebacks.verbose and found.enable_executor else []
+    return execute(found, [*rest, *verbose], program=" ".join((program, *path)))
+
+
+def find(words: Sequence[str]) -> tuple[Entrypoint | dict[str, Any], list[str], list[str]]:
+    """Return the command or group that words begin with, those words, and the others."""
+    from nemo_run.cli._entrypoints import Entrypoint, list_entrypoints
+
+    branch: Any = list_entrypoints()
+    for position, word in enumerate(words):
+        named = command_names(branch)
+        if word not in named:
+            return branch, list(words[:position]), list(words[position:])
+        branch = named[word]
+        if isinstance(branch, Entrypoint):
+            return branch, list(words[: position + 1]), list(words[position + 1 :])
+    return branch, list(words), []
+
+
+def command_names(branch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return commands and groups by the names they are typed with."""
+    return {getattr(found, "name", name): found for name, found in branch.items()}
+
+
+def groups() -> dict[str, str]:
+    """Return the groups of installed plug-ins, without loading any of them."""
+    from importlib import metadata
+
+    from nemo_run.cli._plugins import GROUP
+
+    return {point.name: point.value for point in metadata.entry_points(group=GROUP)}
+
+
+def _print_help(program: str) -> None:
+    screen = Screen()
+    screen.print(f"Usage: {program} [--lazy] COMMAND [WORDS ...]")
+    screen.print()
+    screen.print("  Configure a machine-learning task once and run it anywhere.")
+    screen.print()
+    screen.heading("Commands:")
+    rows = [(name, builtin.help) for name, builtin in COMMANDS.items()]
+    rows += [(name, f"[Module] {name}") for name in groups()]
+    _print_rows(screen, rows)
+    screen.print()
+    screen.heading("Options:")
+    _print_rows(
+        screen,
+        [
+            ("--lazy", "leave reading a task's code to where it runs"),
+            ("--verbose, -v", "full tracebacks"),
+            ("--version", "print the version"),
+            ("--help, -h", "this text; also after a command"),
+        ],
+    )
+    screen.print()
+    screen.heading("Example:")
+    screen.print(f"  {program} experiment list --state FAILED --since 2d")
+
+
+def _print_group(found: Mapping[str, Any], program: str) -> None:
+    screen = Screen()
+    screen.print(f"Usage: {program} COMMAND [OPTIONS] [KEY=VALUE ...]")
+    screen.print()
+    screen.heading("Commands:")
+    rows = []
+    for name, entry in sorted(command_names(found).items()):
+        if isinstance(entry, dict):
+            rows.append((name, f"[Module] {name}"))
+        else:
+            about = entry.help_str.partition("\n\n")[2].partition("\n")[0]
+            rows.append((name, f"[Entrypoint] {about or name}"))
+    _print_rows(screen, rows)
+
+
+def _print_rows(screen: Screen, rows: Sequence[tuple[str, str]]) -> None:
+    from nemo_run.cli._screen import cut
+
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, about in rows:
+        line = f"  {name:<{width}}  {about}".rstrip()
+        screen.print(cut(line, screen.width) if screen.width else line)
+
+
+def program_name() -> str:
+    """Return how this process was called, for its own help texts."""
+    name = Path(sys.argv[0]).name
+    return name if name in ("nemo", "nemorun") else PROGRAM

@@ -1,0 +1,193 @@
+"""Completion for shells: a script for each, and the words it asks us for."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from nemo_run.cli import _application, _experiments
+from nemo_run.cli._screen import Screen
+from nemo_run.cli._suggestions import did_you_mean
+from nemo_run.exceptions import ConfigError, NemoRunError
+
+_BASH = """\
+_nemorun() {
+    local IFS=$'\\n'
+    COMPREPLY=($("$1" __complete bash "${COMP_LINE:0:COMP_POINT}" 2>/dev/null))
+    [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
+}
+complete -o default -F _nemorun nemorun nemo
+"""
+
+_ZSH = """\
+#compdef nemorun nemo
+_nemorun() {
+    local -a found
+    found=("${(@f)$("${words[1]}" __complete zsh "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    compadd -S '' -- "${(@)found:#}"
+}
+compdef _nemorun nemorun nemo
+"""
+
+_FISH = """\
+function __nemorun_complete
+    set -l words (commandline -opc)
+    $words[1] __complete fish $words[2..-1] (commandline -ct) 2>/dev/null
+end
+complete -c nemorun -f -a '(__nemorun_complete)'
+complete -c nemo -f -a '(__nemorun_complete)'
+"""
+
+SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+
+_HELP = """Usage: {program} bash|zsh|fish
+
+  Print a completion script for a shell.
+
+Example:
+  {program} bash > ~/.local/share/bash-completion/completions/nemorun
+  {program} zsh > ~/.zfunc/_nemorun
+  {program} fish > ~/.config/fish/completions/nemorun.fish"""
+
+
+def main(words: Sequence[str], program: str) -> int:
+    """Print the script for a shell; or, called by one, the words that fit."""
+    if program.endswith("__complete"):
+        _answer(words)
+        return 0
+    if not words or words[0] in ("--help", "-h"):
+        Screen().print(_HELP.format(program=program))
+        return 0
+    if words[0] not in SCRIPTS:
+        raise ConfigError(
+            f"There is no completion for {words[0]!r}. {did_you_mean(words[0], SCRIPTS)}"
+        )
+    print(SCRIPTS[words[0]], end="")
+    return 0
+
+
+def _answer(words: Sequence[str]) -> None:
+    shell, typed = words[0], list(words[1:])
+    if shell == "bash":
+        typed = _split(typed[0])[1:]
+    current = typed[-1] if typed else ""
+    try:
+        found = candidates(typed[:-1], current)
+    except NemoRunError:
+        return  # a shell has no use for a message
+    for word in found:
+        # bash takes = for the end of a word, and wants only what comes after it.
+        _, equals, value = word.partition("=")
+        print(value if shell == "bash" and equals and "=" in current else word)
+
+
+def _split(line: str) -> list[str]:
+    """Split the beginning of a command line; the last word may be empty, or not closed yet."""
+    for closed in (line, line + "'", line + '"'):
+        try:
+            words = shlex.split(closed)
+        except ValueError:
+            continue
+        return [*words, ""] if not line or line[-1].isspace() else words
+    return line.split()
+
+
+def candidates(before: Sequence[str], current: str) -> list[str]:
+    """Return the words that may stand after others and begin with ``current``."""
+    return sorted({word for word in _all(list(before), current) if word.startswith(current)})
+
+
+def _all(before: list[str], current: str) -> Iterable[str]:
+    while before and before[0].startswith("-"):
+        before = before[1:]
+    if not before:
+        return [*_application.COMMANDS, *_application.groups(), "--help", "--lazy", "--version"]
+    head, rest = before[0], before[1:]
+    if head == "experiment":
+        return _experiment_words(rest, current)
+    if head == "completion":
+        return [] if rest else SCRIPTS
+    if head == "doctor":
+        return [*_factories("core.execution.base", "Executor"), "--json", "--help"]
+    if head == "plan":
+        return _entrypoint_words(rest, current) if rest else _application.groups()
+    return _entrypoint_words(before, current)
+
+
+def _experiment_words(before: list[str], current: str) -> Iterable[str]:
+    from importlib import import_module
+
+    from nemo_run.cli._experiments import _arguments, _finding
+
+    if not before:
+        return [*_experiments.COMMANDS, "--help"]
+    command = _experiments.COMMANDS.get(before[0])
+    if command is None:
+        return []
+    module = import_module(f"{_experiments.__name__}.{command.module}")
+    parser = _arguments.Parser(before[0], command.help, "")
+    module.arguments(parser)
+    if current.startswith("-"):
+        return parser.flags()
+    if before[-1] in _VALUES:
+        return _VALUES[before[-1]]()
+    given = [word for word in before[1:] if not word.startswith("-")]
+    places = _finding.places()
+    if given and before[0] in ("status", "show", "logs", "cancel"):
+        from nemo_run.run import _catalogue
+
+        return [job.id for job in _catalogue.read_jobs(_finding.find(given[0]).path)]
+    if before[0] in ("list", "export"):
+        return [place.title for place in places]
+    return [_finding.LATEST, *(name for place in places for name in (place.id, place.title))]
+
+
+def _states() -> Iterable[str]:
+    from nemo_run.cli._experiments.listing import STATES
+
+    return STATES
+
+
+def _tags() -> Iterable[str]:
+    from nemo_run.cli._experiments import _finding
+
+    return [tag for place in _finding.places() for tag in place.entry().labels.tags]
+
+
+_VALUES: Mapping[str, Callable[[], Iterable[str]]] = {
+    "--state": _states,
+    "--tag": _tags,
+    "--format": lambda: ("json", "csv"),
+}
+
+
+def _entrypoint_words(before: list[str], current: str) -> Iterable[str]:
+    from nemo_run.cli._entrypoint_help import arguments_of
+    from nemo_run.cli._entrypoints import Entrypoint
+    from nemo_run.cli._options import RUN_OPTIONS
+
+    found, _, _ = _application.find(before)
+    if not isinstance(found, Entrypoint):
+        return [*_application.command_names(found), "--help"]
+    if current.startswith("-"):
+        options = RUN_OPTIONS if found.enable_executor else ()
+        return [*(f for o in options for f in (*o.flags, *o.off)), "--help", "--docs"]
+    words = []
+    for argument in arguments_of(found.fn):
+        words.append(f"{argument.path}=")
+        words += [f"{argument.path}={factory}" for factory in argument.factories]
+    if found.enable_executor:
+        words += ["run.executor=", "run.plugins="]
+        words += [f"run.executor={n}" for n in _factories("core.execution.base", "Executor")]
+        words += [f"run.plugins={n}" for n in _factories("run.plugin", "ExperimentPlugin")]
+    # Values only once a name is complete; before, there would be too many.
+    return [word for word in words if "=" in current or word.endswith("=")]
+
+
+def _factories(module: str, base: str) -> dict[str, Any]:
+    from nemo_run.cli import _plugins
+    from nemo_run.cli._entrypoint_help import factories_for
+
+    _plugins.load()
+    return factories_for(module, base)

@@ -1,0 +1,93 @@
+"""How a command ends: 0 done, 1 a job failed or a backend could not, 2 the request was wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from nemo_run.exceptions import ConfigError, NemoRunError
+
+DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+
+_OURS = Path(__file__).resolve().parents[1]
+_MACHINERY = (str(_OURS), "fiddle", "runpy.py", "<frozen")
+
+
+class Tracebacks:
+    """How much is shown of an error that a user's own code raised, and of ours when asked for."""
+
+    def __init__(self) -> None:
+        self.verbose = False
+        self._rich: dict[str, Any] | None = None
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take over the options of a run command."""
+        self.verbose = options["verbose"]
+        if options["rich_exceptions"]:
+            self._rich = {
+                "show_locals": options["rich_locals"],
+                "theme": options["rich_theme"],
+                "max_frames": 4 if options["rich_traceback"] else 100,
+            }
+
+    def print(self, err: BaseException) -> None:
+        """Print an error with the way to it, from where the user's own code begins."""
+        start = err.__traceback__ if self.verbose else _from_user(err.__traceback__)
+        if self._rich is None:
+            traceback.print_exception(type(err), err, start)
+            return
+        from rich.console import Console
+        from rich.traceback import Traceback
+
+        drawn = Traceback.from_exception(type(err), err, start, **self._rich)
+        Console(stderr=True).print(drawn)
+
+
+def _from_user(start: TracebackType | None) -> TracebackType | None:
+    """Return a traceback from after our machinery on; all of it where there is nothing else."""
+    step = start
+    while step is not None:
+        file = step.tb_frame.f_code.co_filename
+        if not any(part in file for part in _MACHINERY):
+            return step
+        step = step.tb_next
+    return start
+
+
+def exit_code_of(command: Callable[[], int | None], *, tracebacks: Tracebacks | None = None) -> int:
+    """Run a command and return how to exit, having said on stderr what went wrong."""
+    tracebacks = tracebacks or Tracebacks()
+    try:
+        code = command() or DONE
+        # Whoever reads us may have gone away; better to find out now than while exiting.
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return INTERRUPTED
+    except NemoRunError as err:
+        if tracebacks.verbose:
+            tracebacks.print(err)
+        else:
+            print(f"Error: {message_of(err)}", file=sys.stderr)
+        return WRONG if isinstance(err, ConfigError) else FAILED
+    except Exception as err:  # noqa: BLE001 - the outermost line: whatever the user's code raised
+        tracebacks.print(err)
+        return FAILED
+    return code
+
+
+def message_of(err: NemoRunError) -> str:
+    """Return what an error says, for a person who typed a command."""
+    # Errors of the parser name the word that is meant, and more that is for programs.
+    about = vars(err)
+    if "message" not in about:
+        return str(err)
+    return f"{about['arg']}: {about['message']}" if about.get("arg") else str(about["message"])

@@ -1,0 +1,68 @@
+"""A stored experiment made ready to run again: some of its jobs, with changes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nemo_run._fiddle import fdl
+from nemo_run.cli._grammar import Override, parse_override
+from nemo_run.cli._overrides import apply_overrides
+from nemo_run.cli._placement import place
+from nemo_run.config import Script
+from nemo_run.core.execution.base import Executor
+from nemo_run.exceptions import ConfigError
+from nemo_run.run.job import Job, JobGroup
+
+if TYPE_CHECKING:
+    from nemo_run.run.experiment import Experiment
+
+_EXECUTOR = "run.executor."
+
+
+def again(experiment: Experiment, jobs: Collection[str], words: Sequence[str] = ()) -> Experiment:
+    """Return the experiment, reset, with only these jobs and with overrides applied to all tasks.
+
+    What a job depended on and is not run again counts as done. Overrides that begin with
+    ``run.executor.`` change the executors.
+
+    Raises:
+        CLIException: an override fits no task, or its value does not.
+    """
+    kept = [job for job in experiment.jobs if job.id in jobs]
+    for job in kept:
+        job.dependencies = [name for name in job.dependencies if name in jobs]
+    experiment._jobs = kept
+    for_tasks = [parse_override(word) for word in words if not word.startswith(_EXECUTOR)]
+    for_executors = [
+        parse_override(word.removeprefix("run.")) for word in words if word.startswith(_EXECUTOR)
+    ]
+    if for_tasks:
+        for task in experiment.tasks:
+            for item in task if isinstance(task, list) else [task]:
+                _check_changeable(item)
+                apply_overrides(item, for_tasks)
+    if for_executors:
+        for job in kept:
+            _change_executors(job, for_executors)
+    return experiment.reset()
+
+
+def _check_changeable(task: Any) -> None:
+    if isinstance(task, Script) or not isinstance(task, fdl.Buildable):
+        raise ConfigError(
+            "A script has no arguments to change. Choose the jobs to run again with --job."
+        )
+
+
+def _change_executors(job: Job | JobGroup, overrides: Sequence[Override]) -> None:
+    def changed(executor: Executor) -> Executor:
+        return place(type(job), executor, None, overrides)[0] or executor
+
+    if isinstance(job, JobGroup):
+        given = job.executors
+        job.executors = (
+            changed(given) if isinstance(given, Executor) else [changed(e) for e in given]
+        )
+    else:
+        job.executor = changed(job.executor)

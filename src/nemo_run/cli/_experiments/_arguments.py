@@ -1,0 +1,121 @@
+"""Reading the words of a command, and the values that several of them take."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import textwrap
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NoReturn
+
+from nemo_run.cli._screen import Screen
+from nemo_run.cli._suggestions import did_you_mean
+from nemo_run.exceptions import ConfigError
+
+EXPERIMENT_HELP = "id, its beginning, title, handle, or latest"
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+
+
+class Parser(argparse.ArgumentParser):
+    """Reads the words of one command; what is wrong with them is a `ConfigError`."""
+
+    def __init__(self, program: str, help: str, example: str) -> None:
+        super().__init__(
+            prog=program,
+            description=f"{help[:1].upper()}{help[1:]}.",
+            epilog=f"Example:\n  {program} {example}",
+            formatter_class=_formatter,
+            allow_abbrev=False,
+            add_help=False,
+        )
+        self.add_argument("--help", "-h", action="store_true", help="this text")
+
+    def read(self, words: Sequence[str]) -> argparse.Namespace | None:
+        """Return what the words say; None if they ask for help, which is then printed.
+
+        Raises:
+            ConfigError: a word is wrong, or one is missing.
+        """
+        if "--help" in words or "-h" in words:
+            Screen().print(self.format_help().rstrip())
+            return None
+        options, unknown = self.parse_known_intermixed_args(words)
+        if unknown:
+            if unknown[0].startswith("-"):
+                name = unknown[0].partition("=")[0]
+                raise ConfigError(f"There is no option {name}. {did_you_mean(name, self.flags())}")
+            raise ConfigError(f"{unknown[0]!r} is one word too many. See {self.prog} --help.")
+        return options
+
+    def flags(self) -> list[str]:
+        """Return how all options are written."""
+        return [flag for action in self._actions for flag in action.option_strings]
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.")
+
+    def experiment(self, nargs: str | None = None) -> None:
+        self.add_argument("experiment", metavar="EXPERIMENT", nargs=nargs, help=EXPERIMENT_HELP)
+
+    def jobs(self, help: str) -> None:
+        self.add_argument("jobs", metavar="JOB", nargs="*", default=[], help=help)
+
+    def json(self) -> None:
+        self.add_argument("--json", action="store_true", help="for programs to read")
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    width = Screen().width or 100
+    return _Formatter(prog, width=width, max_help_position=min(30, width // 2))
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = text.splitlines()
+        return "\n".join(textwrap.fill(line, width, subsequent_indent="  ") for line in lines)
+
+
+def seconds(text: str) -> float:
+    """Read a duration such as ``90s``, ``10m``, ``2h``, ``3d`` or ``1w``.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ConfigError(f"{text!r} is not a duration. Write it like 90s, 10m, 2h, 3d or 1w.")
+    return float(match[1]) * _UNITS_S[match[2]]
+
+
+def moment(text: str, now: float | None = None) -> float:
+    """Read a time: so long ago, as in ``2d``, or a date such as ``2026-01-31T12:00``.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if _DURATION.fullmatch(text.strip()):
+        return (time.time() if now is None else now) - seconds(text)
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise ConfigError(
+            f"{text!r} is not a time. Write how long ago, such as 2d, or a date, such as "
+            "2026-01-31 or 2026-01-31T12:00."
+        ) from None
+
+
+def moment_or_none(text: str | None) -> float | None:
+    return None if text is None else moment(text)
+
+
+def plural(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def as_json(value: Any) -> str:
+    import json
+
+    return json.dumps(value, indent=2, ensure_ascii=False)

@@ -1,0 +1,111 @@
+"""Experiments in a line, or as data for programs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from nemo_run._parallel import in_parallel
+from nemo_run.run import _catalogue
+from nemo_run.run._catalogue import Entry
+
+_NAMES = {"local_persistent": "local", "docker_persistent": "docker", "slurm_tunnel": "slurm"}
+
+
+def as_data(entry: Entry) -> dict[str, Any]:
+    """Return what programs get of an experiment."""
+    return {
+        "id": entry.id,
+        "title": entry.title,
+        "state": entry.state,
+        "jobs": len(entry.jobs),
+        "states": entry.counts,
+        "executors": [executor_name(name) for name in entry.executors],
+        "created_at": iso(entry.created_at),
+        "started_at": iso(entry.started_at),
+        "ended_at": iso(entry.ended_at),
+        "duration_s": duration_s(entry),
+        "tags": list(entry.labels.tags),
+        "note": entry.labels.note,
+        "path": entry.path,
+    }
+
+
+def executor_name(scheduler: str) -> str:
+    """Return what people call the executor of a scheduler."""
+    return _NAMES.get(scheduler, scheduler)
+
+
+def iso(moment: float | None) -> str | None:
+    """Return a time with its zone, for programs."""
+    if moment is None:
+        return None
+    return datetime.fromtimestamp(moment, timezone.utc).isoformat(timespec="seconds")
+
+
+def when(moment: float | None) -> str:
+    """Return a time of this zone, for people."""
+    return "" if moment is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
+
+
+def duration_s(entry: Entry) -> float | None:
+    if entry.started_at is None or (entry.ended and entry.ended_at is None):
+        return None
+    return round(max(0.0, (entry.ended_at or time.time()) - entry.started_at), 3)
+
+
+def elapsed(seconds: float | None) -> str:
+    """Return a duration as people write it: 3.2 s, 5:07, 1:00:00."""
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def counted(states: Mapping[str, int]) -> str:
+    """Return how many jobs are in which state: ``3 SUCCEEDED, 1 FAILED``."""
+    return ", ".join(f"{count} {state}" for state, count in states.items()) or "no jobs"
+
+
+def refreshed(entries: Sequence[Entry]) -> list[Entry]:
+    """Return entries with the present states of jobs that were running when last heard of."""
+    live = [
+        index
+        for index, entry in enumerate(entries)
+        if any(job.handles and not job.ended for job in entry.jobs)
+    ]
+    result = list(entries)
+
+    def ask(index: int) -> None:
+        result[index] = _asked(entries[index])
+
+    if live:
+        in_parallel(ask, live, workers=8)
+    return result
+
+
+def _asked(entry: Entry) -> Entry:
+    import dataclasses
+
+    from nemo_run.cli._experiments._opening import open_experiment
+    from nemo_run.exceptions import NemoRunError
+
+    try:
+        statuses = open_experiment(entry.path).status(return_dict=True) or {}
+    except NemoRunError:
+        return entry  # as it was last written down
+    now = [status for status in statuses.values()]
+    if len(now) != len(entry.jobs):
+        return entry
+    return _catalogue.with_jobs(
+        entry,
+        [
+            dataclasses.replace(job, state=status["status"].name)
+            for job, status in zip(entry.jobs, now, strict=True)
+        ],
+    )

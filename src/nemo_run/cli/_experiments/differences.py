@@ -1,0 +1,97 @@
+"""What is different between two experiments: tasks, executors, code and environment."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nemo_run.cli._experiments import _plain
+from nemo_run.cli._experiments._arguments import EXPERIMENT_HELP, Parser, as_json
+from nemo_run.cli._experiments._finding import Place, find
+from nemo_run.cli._screen import CYAN, GREEN, RED, Screen, one_line
+from nemo_run.run import _catalogue
+
+Difference = tuple[str, str | None, str | None]
+
+
+def arguments(parser: Parser) -> None:
+    parser.add_argument("a", metavar="A", help=EXPERIMENT_HELP)
+    parser.add_argument("b", metavar="B", help="the other one")
+    parser.json()
+
+
+def run(options: argparse.Namespace) -> int:
+    first, second = find(options.a), find(options.b)
+    before, after = facts(first), facts(second)
+    found = {
+        subject: difference(before.get(subject, {}), after.get(subject, {}))
+        for subject in dict.fromkeys((*before, *after))
+    }
+    found = {subject: changes for subject, changes in found.items() if changes}
+    screen = Screen()
+    if options.json:
+        data = {
+            subject: [{"path": path, "a": a, "b": b} for path, a, b in changes]
+            for subject, changes in found.items()
+        }
+        screen.print(as_json({"a": first.id, "b": second.id, "differences": data}))
+        return 0
+    screen.print(screen.style(f"--- {first.id}", RED))
+    screen.print(screen.style(f"+++ {second.id}", GREEN))
+    if not found:
+        screen.print("No differences.")
+    for subject, changes in found.items():
+        screen.print(screen.style(subject, CYAN))
+        for path, a, b in changes:
+            if a is not None:
+                screen.print(screen.style(f"  - {path} = {one_line(a)}", RED))
+            if b is not None:
+                screen.print(screen.style(f"  + {path} = {one_line(b)}", GREEN))
+    return 0
+
+
+def difference(before: Mapping[str, str], after: Mapping[str, str]) -> list[Difference]:
+    """Return the paths at which two mappings differ, in order, with both values."""
+    paths = dict.fromkeys((*before, *after))
+    changes = [(path, before.get(path), after.get(path)) for path in paths]
+    return [(path, a, b) for path, a, b in changes if a != b]
+
+
+def facts(place: Place) -> dict[str, dict[str, str]]:
+    """Return what there is to compare of an experiment, by subject and path."""
+    found: dict[str, dict[str, str]] = {}
+    for job in _catalogue.read_jobs(place.path):
+        executor = _plain.masked(job.executor)
+        environment, executor = _without_environment(executor)
+        found[f"job {job.id}: task"] = _named("task", _plain.flat(job.task))
+        found[f"job {job.id}: executor"] = _named("executor", _plain.flat(executor))
+        found[f"job {job.id}: environment"] = _plain.flat(environment) if environment else {}
+        found[f"job {job.id}: dependencies"] = {name: "needed" for name in job.dependencies}
+    found["nemo_run"] = {"version": _text(place, "_VERSION").strip()}
+    script = _text(place, "__main__.py")
+    found["launching script"] = {f"line {n}": line for n, line in enumerate(script.splitlines(), 1)}
+    return found
+
+
+def _named(name: str, flat: dict[str, str]) -> dict[str, str]:
+    return {path or name: value for path, value in flat.items()}
+
+
+def _without_environment(executor: Any) -> tuple[Any, Any]:
+    """Take the environment out of a stored executor; several of them are left as they are."""
+    import dataclasses
+
+    arguments = getattr(executor, "arguments", None)
+    if arguments is None:
+        return None, executor
+    rest = {name: value for name, value in arguments.items() if name != "env_vars"}
+    return arguments.get("env_vars"), dataclasses.replace(executor, arguments=rest)
+
+
+def _text(place: Place, name: str) -> str:
+    try:
+        return (Path(place.path) / name).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,144 @@
+"""All experiments, the newest first."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from nemo_run.cli._experiments import _summaries
+from nemo_run.cli._experiments._arguments import Parser, as_json, moment_or_none, plural
+from nemo_run.cli._experiments._finding import Place, places
+from nemo_run.cli._screen import Screen
+from nemo_run.cli._suggestions import did_you_mean
+from nemo_run.exceptions import ConfigError, RecordError
+from nemo_run.run import _catalogue
+from nemo_run.run._catalogue import Entry
+
+STATES = (
+    "UNSUBMITTED",
+    "SUBMITTED",
+    "PENDING",
+    "RUNNING",
+    "SUCCEEDED",
+    "FAILED",
+    "CANCELLED",
+    "UNKNOWN",
+)
+HEADER = ("ID", "STATE", "JOBS", "EXECUTOR", "CREATED", "TOOK", "TAGS")
+
+
+def arguments(parser: Parser) -> None:
+    add_filters(parser)
+    parser.add_argument("--ids", action="store_true", help="only the ids, one a line")
+    parser.json()
+
+
+def add_filters(parser: Parser) -> None:
+    parser.add_argument("title", metavar="TITLE", nargs="?", help="of this title only")
+    parser.add_argument("--state", action="append", metavar="STATE", help="in it; may be repeated")
+    parser.add_argument("--executor", metavar="NAME", help="on it, such as local or slurm")
+    parser.add_argument("--tag", action="append", metavar="TAG", help="with it; may be repeated")
+    parser.add_argument("--since", metavar="TIME", help="made after it: 2d, 2026-01-31")
+    parser.add_argument("--until", metavar="TIME", help="made before it")
+    parser.add_argument("--text", metavar="TEXT", help="in id, tags, note, job names or arguments")
+    parser.add_argument("--limit", "-n", type=int, metavar="N", help="at most so many")
+    parser.add_argument("--cached", action="store_true", help="do not ask backends")
+
+
+def run(options: argparse.Namespace) -> int:
+    entries = filtered(options)
+    screen = Screen()
+    if options.json:
+        screen.print(as_json([_summaries.as_data(entry) for entry in entries]))
+    elif options.ids:
+        for entry in entries:
+            screen.print(entry.id)
+    elif not entries:
+        screen.print("No experiments.")
+    else:
+        screen.table(HEADER, [_row(entry) for entry in entries])
+        total: dict[str, int] = {}
+        for entry in entries:
+            total[entry.state] = total.get(entry.state, 0) + 1
+        screen.print(f"{plural(len(entries), 'experiment')}: {_summaries.counted(total)}")
+    return 0
+
+
+def _row(entry: Entry) -> Sequence[str]:
+    done = sum(job.state == "SUCCEEDED" for job in entry.jobs)
+    return (
+        entry.id,
+        entry.state,
+        f"{done}/{len(entry.jobs)}",
+        ",".join(map(_summaries.executor_name, entry.executors)),
+        _summaries.when(entry.created_at),
+        _summaries.elapsed(_summaries.duration_s(entry)),
+        " ".join(entry.labels.tags),
+    )
+
+
+def filtered(options: argparse.Namespace) -> list[Entry]:
+    """Return the experiments that the filters of a command leave, the newest first.
+
+    Raises:
+        ConfigError: a filter makes no sense.
+    """
+    states = _states(options.state or ())
+    since, until = moment_or_none(options.since), moment_or_none(options.until)
+    chosen = [
+        place
+        for place in places()
+        if (not options.title or _has_title(place, options.title))
+        and (since is None or place.created_at >= since)
+        and (until is None or place.created_at <= until)
+    ]
+    if options.limit is not None and options.limit < 0:
+        raise ConfigError(f"--limit {options.limit} makes no sense. Use a number from 0 on.")
+    only_places = not (states or options.executor or options.tag or options.text)
+    if only_places and options.limit is not None:
+        chosen = chosen[: options.limit]
+    read = (_catalogue.read_entry(place.created_at, place.title, place.path) for place in chosen)
+    entries = [entry for entry in read if entry is not None and _matches(entry, options)]
+    if not options.cached:
+        entries = _summaries.refreshed(entries)
+    if states:
+        entries = [entry for entry in entries if entry.state in states]
+    return entries if options.limit is None else entries[: options.limit]
+
+
+def _has_title(place: Place, title: str) -> bool:
+    return place.title == title or place.title == title.replace("/", "_")
+
+
+def _states(words: Sequence[str]) -> set[str]:
+    for word in words:
+        if word.upper() not in STATES:
+            raise ConfigError(f"There is no state {word!r}. {did_you_mean(word.upper(), STATES)}")
+    return {word.upper() for word in words}
+
+
+def _matches(entry: Entry, options: argparse.Namespace) -> bool:
+    if options.tag and not set(options.tag) <= set(entry.labels.tags):
+        return False
+    if options.executor:
+        wanted = options.executor.lower().removesuffix("executor")
+        if not any(wanted in name for name in _executors(entry)):
+            return False
+    return not options.text or options.text.lower() in _text(entry)
+
+
+def _executors(entry: Entry) -> list[str]:
+    if entry.executors:
+        return [name.lower() for name in entry.executors]
+    try:
+        return [job.executor_name.lower() for job in _catalogue.read_jobs(entry.path)]
+    except RecordError:
+        return []
+
+
+def _text(entry: Entry) -> str:
+    try:
+        jobs = [f"{job.id} {job.task!r}" for job in _catalogue.read_jobs(entry.path)]
+    except RecordError:
+        jobs = []
+    return " ".join((entry.id, *entry.labels.tags, entry.labels.note, *jobs)).lower()

@@ -1,0 +1,64 @@
+"""Run an experiment again, as it was or with changes, whole or only what did not succeed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from nemo_run.cli._experiments import status
+from nemo_run.cli._experiments._arguments import EXPERIMENT_HELP, Parser, as_json
+from nemo_run.cli._experiments._finding import find, find_jobs
+from nemo_run.cli._screen import Screen
+from nemo_run.exceptions import ConfigError
+
+
+def arguments(parser: Parser) -> None:
+    parser.add_argument("experiment", metavar="EXPERIMENT", help=EXPERIMENT_HELP)
+    parser.add_argument(
+        "words", metavar="KEY=VALUE", nargs="*", help="changes to its tasks; run.executor.KEY too"
+    )
+    parser.add_argument("--job", action="append", metavar="JOB", help="only this; may be repeated")
+    parser.add_argument("--failed", action="store_true", help="only what did not succeed")
+    parser.add_argument("--detach", action="store_true", help="return once it is launched")
+    parser.add_argument("--dryrun", action="store_true", help="only show what would be submitted")
+    parser.add_argument("--tail-logs", action="store_true", help="print the logs while waiting")
+    parser.json()
+
+
+def run(options: argparse.Namespace) -> int:
+    from nemo_run.cli._experiments._again import again
+    from nemo_run.cli._experiments._opening import open_experiment
+
+    for word in options.words:
+        if "=" not in word:
+            raise ConfigError(f"{word!r} is not of the form key=value. Jobs are named by --job.")
+    place = find(options.experiment)
+    old = open_experiment(place.path)
+    statuses = old.status(return_dict=True) or {}
+    chosen = _chosen(options, list(statuses), statuses)
+    if not chosen:
+        raise ConfigError(f"All jobs of {place.id} succeeded; there is nothing to run again.")
+    new = again(old, chosen, options.words)
+    with new:
+        if options.dryrun:
+            new.dryrun()
+            return 0
+        new.run(detach=options.detach, tail_logs=options.tail_logs)
+    results = new.status(return_dict=True) or {}
+    screen = Screen()
+    if options.json:
+        jobs = {job: state["status"].name for job, state in results.items()}
+        screen.print(as_json({"id": new._id, "jobs": jobs}))
+    else:
+        screen.print(f"{new._id}: {status.summary(results)}")
+    succeeded = all(state["status"].name == "SUCCEEDED" for state in results.values())
+    return 0 if options.detach or succeeded else 1
+
+
+def _chosen(
+    options: argparse.Namespace, ids: Sequence[str], statuses: dict[str, dict[str, object]]
+) -> list[str]:
+    named = [ids[i] for i in find_jobs(options.job, ids)] if options.job else list(ids)
+    if not options.failed:
+        return named
+    return [job for job in named if getattr(statuses[job]["status"], "name", "") != "SUCCEEDED"]

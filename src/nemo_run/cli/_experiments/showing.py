@@ -1,0 +1,106 @@
+"""Everything that is known of an experiment, without importing its code."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from nemo_run.cli._experiments import _plain, _summaries
+from nemo_run.cli._experiments._arguments import Parser, as_json
+from nemo_run.cli._experiments._finding import find, find_jobs
+from nemo_run.cli._screen import Screen, one_line
+from nemo_run.run import _catalogue
+from nemo_run.run._catalogue import Entry, JobSummary, StoredJob
+
+
+def arguments(parser: Parser) -> None:
+    parser.experiment()
+    parser.jobs("only these")
+    parser.json()
+
+
+def run(options: argparse.Namespace) -> int:
+    place = find(options.experiment)
+    (entry,) = _summaries.refreshed([place.entry()])
+    stored = _catalogue.read_jobs(entry.path)
+    ids = [job.id for job in stored]
+    chosen = find_jobs(options.jobs, ids) if options.jobs else list(range(len(ids)))
+    screen = Screen()
+    if options.json:
+        jobs = [_job_data(stored[index], _state(entry, index)) for index in chosen]
+        screen.print(
+            as_json({**_summaries.as_data(entry), "version": _version(entry), "jobs": jobs})
+        )
+        return 0
+    for label, value in _about(entry):
+        if value:
+            screen.print(f"{screen.style(label + ':', '1')} {one_line(value)}")
+    for index in chosen:
+        _print_job(screen, index, stored[index], _state(entry, index))
+    return 0
+
+
+def _state(entry: Entry, index: int) -> JobSummary:
+    return entry.jobs[index] if index < len(entry.jobs) else JobSummary()
+
+
+def _version(entry: Entry) -> str:
+    try:
+        return (Path(entry.path) / "_VERSION").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _about(entry: Entry) -> Iterator[tuple[str, str]]:
+    yield "Experiment", entry.id
+    yield "Title", entry.title
+    yield "State", f"{entry.state} ({_summaries.counted(entry.counts)})"
+    yield "Created", _summaries.when(entry.created_at)
+    yield "Started", _summaries.when(entry.started_at)
+    yield "Ended", _summaries.when(entry.ended_at)
+    yield "Took", _summaries.elapsed(_summaries.duration_s(entry))
+    yield "Tags", " ".join(entry.labels.tags)
+    yield "Note", entry.labels.note
+    yield "Version", _version(entry)
+    yield "Directory", entry.path
+
+
+def _job_data(job: StoredJob, state: JobSummary) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "state": state.state,
+        "exit_code": state.exit_code,
+        "message": state.message,
+        "started_at": _summaries.iso(state.started_at),
+        "ended_at": _summaries.iso(state.ended_at),
+        "handles": list(state.handles),
+        "dependencies": list(job.dependencies),
+        "task": _plain.as_data(job.task),
+        "executor": _plain.as_data(_plain.masked(job.executor)),
+    }
+
+
+def _print_job(screen: Screen, index: int, job: StoredJob, state: JobSummary) -> None:
+    screen.print()
+    took = None
+    if state.started_at is not None and state.ended_at is not None:
+        took = state.ended_at - state.started_at
+    ended = [state.state, _summaries.elapsed(took)]
+    if state.exit_code is not None:
+        ended.append(f"exit code {state.exit_code}")
+    screen.heading(f"Job {index}: {one_line(job.id)}")
+    rows = [
+        ("State", ", ".join(word for word in ended if word)),
+        ("Message", state.message),
+        ("Handle", " ".join(state.handles)),
+        ("Depends on", " ".join(job.dependencies)),
+    ]
+    for label, value in rows:
+        if value:
+            screen.print(f"  {label}: {one_line(value)}")
+    for what, value in (("Task", job.task), ("Executor", _plain.masked(job.executor))):
+        screen.print(f"  {what}:")
+        for path, text in _plain.flat(value).items():
+            screen.print(f"    {path or what.lower()} = {one_line(text)}")

@@ -1,0 +1,38 @@
+"""Tags on experiments, to find them by."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from nemo_run.cli._experiments._arguments import EXPERIMENT_HELP, Parser, as_json
+from nemo_run.cli._experiments._finding import find
+from nemo_run.cli._screen import Screen
+from nemo_run.exceptions import ConfigError
+from nemo_run.run import _catalogue
+
+
+def arguments(parser: Parser) -> None:
+    parser.add_argument("experiment", metavar="EXPERIMENT", help=EXPERIMENT_HELP)
+    parser.add_argument("tags", metavar="TAG", nargs="*", help="to add; without, they are shown")
+    parser.add_argument("--remove", "-r", action="store_true", help="take the tags off instead")
+    parser.json()
+
+
+def run(options: argparse.Namespace) -> int:
+    place = find(options.experiment)
+    for tag in options.tags:
+        if not tag or any(char.isspace() or char == "," for char in tag):
+            raise ConfigError(f"{tag!r} is no tag: it is one word, without blanks and commas.")
+    labels = _catalogue.read_labels(place.path)
+    if options.tags:
+        kept = [tag for tag in labels.tags if not (options.remove and tag in options.tags)]
+        added = [] if options.remove else options.tags
+        labels = dataclasses.replace(labels, tags=tuple(dict.fromkeys((*kept, *added))))
+        _catalogue.write_labels(place.path, labels)
+    screen = Screen()
+    if options.json:
+        screen.print(as_json({"id": place.id, "tags": list(labels.tags)}))
+    else:
+        screen.print(f"{place.id}: {' '.join(labels.tags) or 'no tags'}")
+    return 0

@@ -1,0 +1,61 @@
+"""Tasks written to files, in a form that ``--yaml`` and ``@file`` read back."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from nemo_run.cli._config_files import Format, split_section
+from nemo_run.cli._errors import ArgumentValueError
+from nemo_run.cli.cli_parser import parse_attribute
+from nemo_run.cli.config import ConfigSerializer
+from nemo_run.exceptions import ConfigError
+
+
+def export_all(
+    task: Any, destinations: Mapping[Format, str | None], *, leave_out: Collection[str] = ()
+) -> bool:
+    """Write a task to every destination that is given; tell whether there was any."""
+    wanted = {format: path for format, path in destinations.items() if path}
+    for format, path in wanted.items():
+        export(task, path, format, leave_out=leave_out)
+    return bool(wanted)
+
+
+def export(task: Any, destination: str, format: Format, *, leave_out: Collection[str] = ()) -> None:
+    """Write a task, or a part of it, to a file and say so.
+
+    Args:
+        task: the task.
+        destination: a path, or ``path:part`` where only ``task.part`` is wanted.
+        format: whatever the file is called.
+        leave_out: arguments that are no part of the task.
+
+    Raises:
+        ConfigError: there is no such part, or the file cannot be written.
+        UnserializableError: something inside has no such form.
+    """
+    path, part = split_section(destination)
+    task = copy.copy(task)
+    for name in leave_out:
+        if name in task.__arguments__:
+            delattr(task, name)
+    wanted: Any = task
+    if part is not None:
+        try:
+            wanted = parse_attribute(part, task)
+        except ArgumentValueError as err:
+            raise ConfigError(f"The task has no {part!r} to write to {path}.") from err
+    serializer = ConfigSerializer()
+    write = {
+        "yaml": serializer.dump_yaml,
+        "toml": serializer.dump_toml,
+        "json": serializer.dump_json,
+    }
+    try:
+        write[format](wanted, path)
+    except OSError as err:
+        raise ConfigError(f"{path} cannot be written: {err.strerror}.") from err
+    print(f"Wrote {path}", file=sys.stderr)

@@ -1,0 +1,50 @@
+"""Run a command whose code need not be importable here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nemo_run.cli._config_files import Format
+from nemo_run.cli._options import InvalidOptionError
+
+
+def run_lazily(target: str, words: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Launch, or write to a file, a task that is put together where it runs.
+
+    Args:
+        target: the command line of the command, without its words; or a script.
+        words: overrides, and words that begin with ``run.``.
+        options: see `RUN_OPTIONS`.
+
+    Raises:
+        InvalidOptionError: an option needs the code here, or there is no executor.
+    """
+    from nemo_run.cli._exports import export_all
+    from nemo_run.cli._run_context import RunContext
+    from nemo_run.cli.lazy import LazyEntrypoint
+
+    for name in ("dryrun", "repl", "direct", "sweep", "sweep_file"):
+        if options[name]:
+            flag = name.replace("_", "-")
+            raise InvalidOptionError(
+                f"--lazy and --{flag} exclude each other: the code is not here."
+            )
+    context = RunContext(
+        name=options["name"] or target.split()[-1].rpartition("/")[2].removesuffix(".py"),
+        detach=options["detach"],
+        tail_logs=options["tail_logs"],
+        yaml=options["yaml"],
+    )
+    rest = context.parse_args(words)
+    task = LazyEntrypoint(target, factory=options["factory"], yaml=options["yaml"], overwrites=rest)
+    destinations: dict[Format, str | None] = {
+        "yaml": options["to_yaml"],
+        "toml": options["to_toml"],
+        "json": options["to_json"],
+    }
+    if export_all(task, destinations):
+        return
+    if context.executor is None:
+        raise InvalidOptionError("--lazy needs an executor. Name one with run.executor=NAME.")
+    context.run_task(task)

@@ -1,0 +1,158 @@
+"""Where a command runs, from the words that begin with ``run.``: its executor and plugins."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any, Union
+
+from nemo_run._fiddle import fdl
+from nemo_run.cli._edit import realize
+from nemo_run.cli._errors import ArgumentValueError, CLIException, summary
+from nemo_run.cli._grammar import Operation, Override, parse_call, parse_file
+from nemo_run.cli._interpretation import parse_factory
+from nemo_run.cli._overrides import apply_overrides
+from nemo_run.cli._slots import Slot, own
+from nemo_run.config import Config
+from nemo_run.core.execution.base import Executor
+from nemo_run.core.execution.local import LocalExecutor
+from nemo_run.exceptions import ConfigError
+from nemo_run.run.plugin import ExperimentPlugin
+
+
+def _placement(executor: Any = None, plugins: Any = ()) -> None:
+    """What the overrides of both are applied to; never called."""
+
+
+def place(
+    context: type, executor: Any, plugins: Any, overrides: Iterable[Override]
+) -> tuple[Executor | None, list[ExperimentPlugin]]:
+    """Return the executor and the plugins that overrides name and change.
+
+    Args:
+        context: the class of the run context, for which factories may be registered.
+        executor: what to start from: an executor, a config of one, or None.
+        plugins: what to start from: one plugin or several, or configs of them.
+        overrides: with keys such as ``executor``, ``executor.nodes`` and ``plugins[0].size``.
+
+    Raises:
+        CLIException: an override does not fit.
+        ConfigError: what comes out is no executor, or no plugin.
+    """
+    holder = Config(_placement, executor=own(executor), plugins=_as_list(own(plugins)))
+    # Whole ones first; stable, so that the words about one thing keep their order.
+    for override in sorted(
+        overrides, key=lambda override: override.key in ("executor", "plugins"), reverse=True
+    ):
+        if override.key == "executor" and override.operation is Operation.ASSIGN:
+            holder.executor = _named(override, context, _any_of(Executor))
+        elif override.key == "plugins":
+            holder.plugins = _changed_plugins(holder.plugins, override, context)
+        else:
+            _check_there(holder, override)
+            key = _first_plugin(override.key, holder.plugins)
+            apply_overrides(holder, [dataclasses.replace(override, key=key)])
+    placed = None if holder.executor is None else _built(holder.executor, Executor, "run.executor")
+    return placed, [_built(item, ExperimentPlugin, "run.plugins") for item in holder.plugins]
+
+
+def _as_list(plugins: Any) -> list[Any]:
+    if plugins is None:
+        return []
+    return list(plugins) if isinstance(plugins, (list, tuple)) else [plugins]
+
+
+def _any_of(base: type) -> Any:
+    """Return a hint for every class there is of a kind, so that factories for each are found."""
+    _ = LocalExecutor  # so that this one always is among them
+    classes: list[type] = [base]
+    for cls in classes:
+        found: list[type] = cls.__subclasses__()
+        classes += [new for new in found if new not in classes]
+    return Union[tuple(classes)]  # noqa: UP007 - made at run time
+
+
+def _named(override: Override, context: type, hint: Any) -> Any:
+    slot = Slot(context, override.key, hint)
+    value = override.value
+    if not isinstance(value, str) or parse_file(value) is not None:
+        return _realized(override, slot)
+    if value.strip().lower() in ("none", "null"):
+        return None
+    try:
+        return parse_factory(context, override.key, hint, value)
+    except CLIException as err:
+        call = parse_call(value)
+        ours = _exported(call.name) if call else None
+        if call is None or ours is None:
+            err.arg = f"run.{override}"
+            raise
+        words = ", ".join(call.arguments or ())
+        return parse_factory(context, override.key, ours, f"{ours.__name__}({words})")
+
+
+def _realized(override: Override, slot: Slot) -> Any:
+    if not override.is_text:
+        return realize(override.value, slot)
+    from nemo_run.cli._config_files import load_config_from_path, plain
+
+    return realize(plain(load_config_from_path(override.value)), slot)
+
+
+def _exported(name: str) -> type | None:
+    """Return the executor class that ``nemo_run`` exports by a name, if it does."""
+    import nemo_run
+
+    if not name.endswith("Executor") or name not in nemo_run.__all__:
+        return None
+    found = getattr(nemo_run, name)
+    return found if isinstance(found, type) else None
+
+
+def _changed_plugins(plugins: list[Any], override: Override, context: type) -> list[Any]:
+    named = _as_list(_named(override, context, _any_of(ExperimentPlugin)))
+    flat = [item for entry in named for item in _as_list(entry)]
+    if override.operation is Operation.ASSIGN:
+        return flat
+    if override.operation is Operation.ADD:
+        return [*plugins, *flat]
+    raise ArgumentValueError(
+        f"Plugins can be named (=) and added (+=), not changed by {override.operation.value!r}",
+        f"run.{override}",
+    )
+
+
+def _check_there(holder: Any, override: Override) -> None:
+    what = "executor" if override.key.startswith("executor") else "plugins"
+    if not getattr(holder, what):
+        raise ArgumentValueError(
+            f"run.{override.key} cannot be set, since no {what} is given. "
+            f"Name one with run.{what}=NAME",
+            f"run.{override}",
+        )
+
+
+def _first_plugin(key: str, plugins: Sequence[Any]) -> str:
+    """Return the key with the plugin that is meant where there is only one."""
+    if not key.startswith("plugins."):
+        return key
+    if len(plugins) > 1:
+        raise ArgumentValueError(
+            f"run.{key} could mean any of {len(plugins)} plugins. Write run.plugins[0].…", key
+        )
+    return f"plugins[0].{key.removeprefix('plugins.')}"
+
+
+def _built(value: Any, kind: type, what: str) -> Any:
+    try:
+        made = fdl.build(value) if isinstance(value, fdl.Buildable) else value
+        if isinstance(made, functools.partial):
+            made = made()
+    except ConfigError:
+        raise
+    except Exception as err:
+        raise ConfigError(f"{what} cannot be made: {summary(err)}") from err
+    if not isinstance(made, kind):
+        raise ConfigError(f"{what} is {made!r}, which is no {kind.__name__}.")
+    return made

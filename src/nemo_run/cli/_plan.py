@@ -1,0 +1,51 @@
+"""``nemorun plan``: what a command would submit, with secrets hidden; nothing is submitted."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nemo_run.cli import _application
+from nemo_run.cli._options import wants_help
+from nemo_run.cli._screen import Screen
+from nemo_run.exceptions import ConfigError
+
+_HELP = """Usage: {program} SCRIPT.py|GROUP COMMAND [OPTIONS] [KEY=VALUE ...]
+
+  Show what a command would submit, without submitting it: its arguments, its executor and the
+  requests for the backend. Secrets are hidden. The words are those of the command itself.
+
+Example:
+  {program} train.py net=small_net run.executor=local"""
+
+
+def main(words: Sequence[str], program: str) -> int:
+    """Show the plan of a command and return how to exit."""
+    if not words or (wants_help(words) and words[0].startswith("-")):
+        Screen().print(_HELP.format(program=program))
+        return 0
+    if words[0].endswith(".py"):
+        return _plan_script(Path(words[0]), [*words[1:], "--dryrun"])
+    from nemo_run.cli._commands import execute
+    from nemo_run.cli._entrypoints import Entrypoint
+
+    found, path, rest = _application.find(words)
+    if not isinstance(found, Entrypoint):
+        raise ConfigError(
+            f"{' '.join(words)!r} names neither a script nor a command. See nemorun --help."
+        )
+    return execute(found, [*rest, "--dryrun"], program=" ".join((program, *path)))
+
+
+def _plan_script(script: Path, words: list[str]) -> int:
+    if not script.is_file():
+        raise ConfigError(f"There is no script {str(script)!r}.")
+    sys.argv = [str(script), *words]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    return 0

@@ -1,0 +1,255 @@
+"""One run of a command: what was asked for, and doing it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from nemo_run.cli._confirmation import confirmed
+from nemo_run.cli._edit import overrides_from
+from nemo_run.cli._exports import export_all
+from nemo_run.cli._grammar import Override, parse_override
+from nemo_run.cli._hints import parameters
+from nemo_run.cli._options import RunContextError
+from nemo_run.cli._overrides import apply_overrides
+from nemo_run.cli._placement import place
+from nemo_run.cli._starting import TaskFile, check_complete, read_task_file, start
+from nemo_run.config import Config, ConfigurableMixin, Partial
+
+if TYPE_CHECKING:
+    import typer
+
+    from nemo_run.core.execution.base import Executor
+    from nemo_run.run.experiment import Experiment
+    from nemo_run.run.plugin import ExperimentPlugin
+
+PREFIX = "run."
+_PLACED = ("executor", "plugins")
+
+
+@dataclass(kw_only=True)
+class RunContext(ConfigurableMixin):
+    """The options of one run of a command, and where it runs.
+
+    An experiment with a parameter ``ctx`` gets it, and hands its jobs to `launch`.
+
+    Attributes:
+        name: of the run.
+        executor: where to run, None for this process; known after `parse_args`.
+        plugins: what to apply; known after `parse_args`.
+    """
+
+    name: str
+    direct: bool = False
+    dryrun: bool = False
+    factory: str | None = None
+    load: str | None = None
+    repl: bool = False
+    detach: bool = False
+    skip_confirmation: bool = False
+    tail_logs: bool = False
+    yaml: str | None = None
+    to_yaml: str | None = None
+    to_toml: str | None = None
+    to_json: str | None = None
+
+    executor: Executor | None = field(init=False, default=None)
+    plugins: list[ExperimentPlugin] = field(init=False, default_factory=list)
+
+    @classmethod
+    def cli_command(
+        cls,
+        parent: typer.Typer,
+        name: str,
+        fn: Callable[..., Any],
+        default_factory: Callable[..., Any] | None = None,
+        default_executor: Any = None,
+        default_plugins: Any = None,
+        type: Literal["task", "experiment"] = "task",
+        command_kwargs: dict[str, Any] | None = None,
+        is_main: bool = False,
+        cmd_defaults: dict[str, Any] | None = None,
+    ) -> Callable[..., Any]:
+        """Register ``fn`` as a command of a typer application and return the command."""
+        from nemo_run.cli._entrypoints import Entrypoint
+        from nemo_run.cli._typer import add_entrypoint
+
+        made = Entrypoint(
+            fn,
+            namespace=fn.__module__,
+            default_factory=default_factory,
+            default_executor=default_executor,
+            default_plugins=default_plugins,
+            name=name,
+            type=type,
+            run_ctx_cls=cls,
+        )
+        return add_entrypoint(parent, made, defaults=cmd_defaults, **(command_kwargs or {}))
+
+    def cli_execute(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[str],
+        entrypoint_type: Literal["task", "experiment"] = "task",
+    ) -> Any:
+        """Do what the words ask for: run a task, or call the function of an experiment.
+
+        Raises:
+            CLIException: a word does not fit.
+            JobFailedError: the job did not succeed.
+        """
+        if self.load:
+            raise RunContextError("--load is not implemented. Use --yaml with an exported file.")
+        words = self.parse_args(args)
+        if entrypoint_type == "task":
+            return self._execute_task(fn, words)
+        if entrypoint_type == "experiment":
+            return self._execute_experiment(fn, words)
+        raise RunContextError(f"type is 'task' or 'experiment', not {entrypoint_type!r}.")
+
+    def _execute_task(self, fn: Callable[..., Any], words: Sequence[str]) -> Any:
+        from nemo_run.api import dryrun_fn
+
+        task = self.parse_fn(fn, words)
+        if self._exported(task):
+            return None
+        if self.repl:
+            from nemo_run.cli._shell_session import open_shell
+
+            return open_shell(task, functools.partial(self.run_task, task))
+        dryrun_fn(task, executor=self.executor)
+        check_complete(task)
+        if self.dryrun:
+            self._show_request(task)
+            return None
+        return self.run_task(task) if confirmed(self.name, skip=self.skip_confirmation) else None
+
+    def run_task(self, task: Any) -> None:
+        """Run a task as this context says."""
+        from nemo_run.run.api import run
+
+        run(
+            task,
+            name=self.name,
+            executor=self.executor,
+            plugins=self.plugins or None,
+            direct=self.direct or self.executor is None,
+            detach=self.detach,
+            tail_logs=self.tail_logs,
+        )
+
+    def _show_request(self, task: Partial[Any]) -> None:
+        from nemo_run.run.api import run
+
+        if self.executor is not None and not self.direct:
+            run(
+                task,
+                name=self.name,
+                executor=self.executor,
+                plugins=self.plugins or None,
+                dryrun=True,
+            )
+
+    def _execute_experiment(self, fn: Callable[..., Any], words: Sequence[str]) -> Any:
+        from nemo_run._fiddle import fdl
+        from nemo_run.api import dryrun_fn
+
+        arguments = {"ctx": self} if "ctx" in parameters(fn) else {}
+        task = self.parse_fn(fn, words, **arguments)
+        if self._exported(task):
+            return None
+        dryrun_fn(task, executor=self.executor)
+        check_complete(task)
+        if not self.dryrun and not confirmed(self.name, skip=self.skip_confirmation):
+            return None
+        return fdl.build(task)()
+
+    def _exported(self, task: Partial[Any]) -> bool:
+        return export_all(
+            task,
+            {"yaml": self.to_yaml, "toml": self.to_toml, "json": self.to_json},
+            leave_out=("ctx",),
+        )
+
+    def launch(self, experiment: Experiment, sequential: bool = False) -> None:
+        """Run an experiment, or only show it, as the command line asked for."""
+        if self.dryrun:
+            experiment.dryrun()
+            return
+        experiment.run(
+            sequential=sequential,
+            detach=self.detach,
+            direct=self.direct or self.executor is None,
+            tail_logs=self.tail_logs,
+        )
+
+    def parse_fn(
+        self, fn: Callable[..., Any], args: Sequence[str], **default_kwargs: Any
+    ) -> Partial[Any]:
+        """Return the task that a factory, a file and words describe."""
+        entrypoint = getattr(fn, "cli_entrypoint", None)
+        return start(
+            fn,
+            args,
+            factory=self.factory,
+            default_factory=getattr(entrypoint, "default_factory", None),
+            file=self._file,
+            arguments={**getattr(entrypoint, "configured", {}), **default_kwargs},
+        )
+
+    def parse_args(self, args: Sequence[str]) -> list[str]:
+        """Take in the words that begin with ``run.`` and return the others.
+
+        ``executor`` and ``plugins`` are what is started from, and are objects afterwards.
+        """
+        changes = overrides_from(self._file.run)
+        others = []
+        for word in args:
+            if word.lstrip().startswith(PREFIX):
+                changes.append(parse_override(word.lstrip()[len(PREFIX) :]))
+            else:
+                others.append(word)
+        placed = [change for change in changes if _head(change) in _PLACED]
+        self._set_fields([change for change in changes if _head(change) not in _PLACED])
+        self.executor, self.plugins = place(type(self), self.executor, self.plugins, placed)
+        return others
+
+    def _set_fields(self, changes: Sequence[Override]) -> None:
+        config = self.to_config()
+        apply_overrides(config, changes)
+        for name in {_head(change) for change in changes}:
+            setattr(self, name, getattr(config, name))
+
+    def parse_executor(self, name: str, *args: str) -> Executor | None:
+        """Return the executor that an expression names, changed by words without ``run.``."""
+        words = [parse_override(f"executor.{word}") for word in args]
+        named = parse_override(f"executor={name}")
+        return place(type(self), None, None, [named, *words])[0]
+
+    def parse_plugin(self, name: str, *args: str) -> list[ExperimentPlugin]:
+        """Return the plugins that a factory expression names, changed by words; see above."""
+        words = [parse_override(f"plugins.{word}") for word in args]
+        named = parse_override(f"plugins={name}")
+        return place(type(self), None, None, [named, *words])[1]
+
+    def to_config(self) -> Config[Any]:
+        """Return a config of the options, without executor and plugins."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
+        return Config(type(self), **fields)
+
+    @classmethod
+    def get_help(cls) -> str:
+        """Return the first lines of the class's docstring, as its help text."""
+        return (cls.__doc__ or "").partition("Attributes:")[0].strip()
+
+    @functools.cached_property
+    def _file(self) -> TaskFile:
+        return read_task_file(self.yaml) if self.yaml else TaskFile()
+
+
+def _head(change: Override) -> str:
+    first = change.steps[0]
+    return first if isinstance(first, str) else str(first.key)

@@ -1,0 +1,159 @@
+"""The task a command starts from: what a factory makes, changed by a file and by words."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from nemo_run._fiddle import fdl
+from nemo_run.cli import _plugins
+from nemo_run.cli._config_files import as_config, load_config_from_path, plain, read
+from nemo_run.cli._edit import overrides_from
+from nemo_run.cli._errors import ArgumentParsingError
+from nemo_run.cli._factories import DEFAULT_NAME
+from nemo_run.cli._grammar import Override, parse_file, parse_override
+from nemo_run.cli._interpretation import parse_factory
+from nemo_run.cli._overrides import apply_overrides
+from nemo_run.cli._registry import factories
+from nemo_run.cli._slots import own
+from nemo_run.config import Partial, get_type_namespace
+from nemo_run.exceptions import ConfigError
+
+# What an exported task says about itself; the command says it too.
+_ABOUT_ITSELF = ("_target_", "_partial_")
+
+
+@dataclass(frozen=True)
+class TaskFile:
+    """What a config file holds: arguments of the task, and how to run it."""
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    factory: str | None = None
+    run: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_data(cls, data: Any, name: str) -> TaskFile:
+        if not isinstance(data, Mapping):
+            raise ConfigError(
+                f"{name} holds {type(data).__name__}, and not the arguments of a task."
+            )
+        arguments = {str(key): value for key, value in data.items() if key not in _ABOUT_ITSELF}
+        run = arguments.pop("run", {})
+        if not isinstance(run, Mapping):
+            arguments["run"], run = run, {}
+        factory = arguments.pop("_factory_", None) or run.get("factory")
+        return cls(arguments, factory, {k: v for k, v in run.items() if k != "factory"})
+
+
+def read_task_file(path: str) -> TaskFile:
+    """Read a file given by ``--yaml``; an @ in front does not matter.
+
+    Raises:
+        ConfigError: it cannot be read, or describes no task.
+    """
+    if parse_file(path) is not None:
+        return TaskFile.from_data(plain(load_config_from_path(path)), path)
+    return TaskFile.from_data(plain(as_config(read(Path(path)) or {})), path)
+
+
+def start(
+    fn: Callable[..., Any],
+    words: Sequence[str],
+    *,
+    factory: str | None = None,
+    default_factory: Callable[..., Any] | None = None,
+    file: TaskFile | None = None,
+    arguments: Mapping[str, Any] | None = None,
+) -> Partial[Any]:
+    """Return the task that a command line describes.
+
+    Args:
+        fn: the function of the command.
+        words: overrides as typed, applied last.
+        factory: a factory expression, or ``@file`` with a ``_factory_`` and overrides.
+        default_factory: makes what to start from where nothing else says.
+        file: applied before the words.
+        arguments: set before anything else.
+
+    Raises:
+        CLIException: the first word that does not fit, and why.
+    """
+    file = file or TaskFile()
+    overrides: list[Override] = []
+    if factory and parse_file(factory):
+        from_factory = TaskFile.from_data(plain(load_config_from_path(factory)), factory)
+        factory = from_factory.factory
+        overrides += overrides_from(from_factory.arguments)
+    task = _made(fn, factory or file.factory, default_factory)
+    for name, value in (arguments or {}).items():
+        setattr(task, name, value)
+    overrides += overrides_from(file.arguments)
+    overrides += map(_override, words)
+    return cast("Partial[Any]", apply_overrides(task, overrides))
+
+
+def _override(word: str) -> Override:
+    if "=" not in word:
+        raise ArgumentParsingError(
+            f"Invalid overwrite format: {word!r} is not of the form key=value", word
+        )
+    return parse_override(word)
+
+
+def _made(fn: Callable[..., Any], named: str | None, default: Callable[..., Any] | None) -> Any:
+    if named:
+        made = parse_factory(fn, "", fn, named)
+    else:
+        _plugins.load()
+        usual = default or factories.find(get_type_namespace(fn), DEFAULT_NAME)
+        made = own(usual()) if usual is not None else Partial(fn)
+    if not isinstance(made, fdl.Buildable):
+        what = named or "The default factory"
+        raise ConfigError(f"{what} returned {made!r}, which is no task to start from.")
+    return made if isinstance(made, fdl.Partial) else fdl.cast(Partial, made)
+
+
+def check_complete(task: fdl.Buildable[Any]) -> None:
+    """Refuse a task that cannot be called.
+
+    Raises:
+        ConfigError: it, or a config in it, lacks an argument; names all of them.
+    """
+    missing = [f"{path}{name}" for path, config in _configs(task, "") for name in _missing(config)]
+    if missing:
+        what = getattr(task.__fn_or_cls__, "__qualname__", task.__fn_or_cls__)
+        raise ConfigError(
+            f"{what} needs {', '.join(missing)}. Give a value, such as {missing[0]}=VALUE."
+        )
+
+
+def _configs(value: Any, path: str) -> Iterator[tuple[str, fdl.Buildable[Any]]]:
+    """Yield what is called when a task is built and run, with the way to it."""
+    if isinstance(value, fdl.Buildable):
+        # What is partial inside a task is called by somebody who knows the rest.
+        if isinstance(value, fdl.Config) or not path:
+            yield path, value
+        for name, child in value.__arguments__.items():
+            yield from _configs(child, f"{path}{name}.")
+    elif isinstance(value, (list, tuple)):
+        for index, child in enumerate(value):
+            yield from _configs(child, f"{path[:-1]}[{index}].")
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            yield from _configs(child, f"{path}{key}.")
+
+
+def _missing(config: fdl.Buildable[Any]) -> list[str]:
+    known = config.__signature_info__.parameters
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [
+        name
+        for position, (name, parameter) in enumerate(known.items())
+        if parameter.default is parameter.empty
+        and parameter.kind not in variadic
+        and name not in config.__arguments__
+        and position not in config.__arguments__
+    ]

@@ -1,0 +1,18 @@
+"""What somebody may have meant by a word that is not known."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_MAX_NAMED = 20
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a sentence that names the nearest of the known words, or else all of them."""
+    names = sorted(set(known))
+    close = difflib.get_close_matches(word, names, n=1)
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    more = f", and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f"Known: {', '.join(names[:_MAX_NAMED])}{more}." if names else "There are none."

@@ -1,0 +1,148 @@
+"""A command run once for each combination of values, as one experiment."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nemo_run.cli._config_files import as_config, plain, read
+from nemo_run.cli._confirmation import confirmed
+from nemo_run.cli._edit import overrides_from
+from nemo_run.cli._errors import ArgumentParsingError
+from nemo_run.cli._grammar import Operation, Override, parse_override, split
+from nemo_run.cli._options import InvalidOptionError
+from nemo_run.cli._overrides import apply_overrides
+from nemo_run.cli._screen import Screen
+from nemo_run.cli._starting import check_complete
+from nemo_run.core.execution.local import LocalExecutor
+from nemo_run.exceptions import ConfigError
+from nemo_run.run.sweep import MAX_JOBS, Point, grid, labels
+
+if TYPE_CHECKING:
+    from nemo_run.cli._entrypoints import Entrypoint
+    from nemo_run.cli._run_context import RunContext
+    from nemo_run.config import Partial
+
+_NUMBER = r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
+_RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?:\.\.({_NUMBER}))?")
+_MAX_SHOWN = 20
+
+
+def run_sweep(
+    context: RunContext, entrypoint: Entrypoint, words: Sequence[str], file: str | None
+) -> None:
+    """Run the task of an entrypoint once for each point that words and a file describe.
+
+    Raises:
+        CLIException: a word does not fit.
+        JobFailedError: a job did not succeed.
+    """
+    from nemo_run.run.experiment import Experiment
+
+    if entrypoint.type != "task":
+        raise InvalidOptionError("--sweep is for tasks; an experiment adds its jobs itself.")
+    for name in ("direct", "repl", "to_yaml", "to_toml", "to_json"):
+        if getattr(context, name):
+            flag = name.replace("_", "-")
+            raise InvalidOptionError(f"--sweep and --{flag} exclude each other.")
+    axes, fixed = split_axes(context.parse_args(words))
+    points = [{**row, **point} for row in _rows(file) for point in grid(axes)]
+    if len(points) > MAX_JOBS:
+        raise ConfigError(f"This sweep would be {len(points):,} jobs; {MAX_JOBS:,} are possible.")
+    tasks = [_task(context, entrypoint, fixed, point) for point in points]
+    names = labels(points, context.name)
+    _describe(context.name, axes, names)
+    executor = context.executor or LocalExecutor(jobs_at_a_time=os.cpu_count() or 1)
+    if not context.dryrun and not confirmed(context.name, skip=context.skip_confirmation):
+        return
+    with Experiment(context.name, executor=executor, check=not context.detach) as experiment:
+        for task, name in zip(tasks, names, strict=True):
+            experiment.add(task, name=name, plugins=context.plugins or None)
+        if context.dryrun:
+            experiment.dryrun()
+        else:
+            experiment.run(detach=context.detach, tail_logs=context.tail_logs)
+
+
+def split_axes(words: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Take the words apart into those with several values, by key, and the others.
+
+    Raises:
+        CLIException: a word is not of the form key=value.
+    """
+    axes: dict[str, list[str]] = {}
+    fixed = []
+    for word in words:
+        override = parse_override(word) if "=" in word else None
+        values = values_of(override.value) if override is not None else []
+        if override is None or len(values) < 2:
+            fixed.append(word)
+        elif override.operation is not Operation.ASSIGN:
+            raise ArgumentParsingError(
+                f"Only = gives several values, not {override.operation.value!r}", word
+            )
+        else:
+            axes[override.key] = values
+    return axes, fixed
+
+
+def values_of(text: str) -> list[str]:
+    """Return the values that a text lists: ``1e-3,1e-4``, ``1..4``, ``0..10..5``, or both mixed.
+
+    Commas in brackets and quotes are part of a value.
+    """
+    return [value for part in split(text) for value in _range(part)]
+
+
+def _range(text: str) -> list[str]:
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        return [text]
+    first, last = Decimal(match[1]), Decimal(match[2])
+    step = Decimal(match[3]) if match[3] else Decimal(1 if last >= first else -1)
+    if step == 0 or (last - first) / step < 0:
+        raise ArgumentParsingError(f"{text!r} leads nowhere: check its step", text)
+    count = int((last - first) / step) + 1
+    if count > MAX_JOBS:
+        raise ArgumentParsingError(f"{text!r} would be {count:,} values", text)
+    return [format((first + number * step).normalize(), "f") for number in range(count)]
+
+
+def _rows(file: str | None) -> list[Point]:
+    """Return the points in a file: a list of them, or a grid given by a list for each key."""
+    if file is None:
+        return [{}]
+    data = plain(as_config(read(Path(file))))
+    if isinstance(data, list) and data and all(isinstance(row, Mapping) for row in data):
+        return [{str(key): value for key, value in row.items()} for row in data]
+    if isinstance(data, Mapping) and data:
+        return grid({str(k): v if isinstance(v, list) else [v] for k, v in data.items()})
+    raise ConfigError(
+        f"{file} holds no sweep: write a list of mappings, or a mapping of lists of values."
+    )
+
+
+def _task(
+    context: RunContext, entrypoint: Entrypoint, fixed: Sequence[str], point: Point
+) -> Partial[Any]:
+    task = context.parse_fn(entrypoint.fn, fixed)
+    # Words are text, as typed; what comes from a file has a type already.
+    typed = [Override(k, Operation.ASSIGN, v) for k, v in point.items() if isinstance(v, str)]
+    other = overrides_from({k: v for k, v in point.items() if not isinstance(v, str)})
+    apply_overrides(task, [*typed, *other])
+    check_complete(task)
+    return task
+
+
+def _describe(name: str, axes: Mapping[str, Sequence[str]], names: Sequence[str]) -> None:
+    screen = Screen()
+    over = " x ".join(f"{key} ({len(values)})" for key, values in axes.items())
+    screen.heading(f"Sweep {name}: {len(names)} jobs{' over ' + over if over else ''}")
+    for label in names[:_MAX_SHOWN]:
+        screen.print(f"  {label}")
+    if len(names) > _MAX_SHOWN:
+        screen.print(f"  … and {len(names) - _MAX_SHOWN} more")
