@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nemo_run.cli import _exit_codes
 from nemo_run.cli._screen import Screen
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 PROGRAM = "nemorun"
 
 
-@dataclass(frozen=True)
-class Builtin:
+class Builtin(NamedTuple):
     """A command of ours: the module whose ``main`` runs it, and what it is for."""
 
     module: str
@@ -138,11 +136,9 @@ def command_names(branch: Mapping[str, Any]) -> dict[str, Any]:
 
 def groups() -> dict[str, str]:
     """Return the groups of installed plug-ins, without loading any of them."""
-    from importlib import metadata
+    from nemo_run.cli import _plugins
 
-    from nemo_run.cli._plugins import GROUP
-
-    return {point.name: point.value for point in metadata.entry_points(group=GROUP)}
+    return {point.name: point.value for point in _plugins.installed()}
 
 
 def _print_help(program: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -39,6 +38,8 @@ class Tracebacks:
         """Print an error with the way to it, from where the user's own code begins."""
         start = err.__traceback__ if self.verbose else _from_user(err.__traceback__)
         if self._rich is None:
+            import traceback
+
             traceback.print_exception(type(err), err, start)
             return
         from rich.console import Console

@@ -33,7 +33,7 @@ def run_lazily(target: str, words: Sequence[str], options: Mapping[str, Any]) ->
     context = RunContext(
         name=options["name"] or target.split()[-1].rpartition("/")[2].removesuffix(".py"),
         detach=options["detach"],
-        tail_logs=options["tail_logs"],
+        tail_logs=options["tail_logs"] is not False,
         yaml=options["yaml"],
     )
     rest = context.parse_args(words)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.exceptions import ConfigError
+
+if TYPE_CHECKING:
+    import argparse
 
 
 class RunContextError(ConfigError):
@@ -23,8 +24,7 @@ class MissingRequiredOptionError(RunContextError):
     """An option that is needed was not given."""
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """One option of a command.
 
     Attributes:
@@ -91,11 +91,6 @@ RUN_OPTIONS = (
 _CONTEXT_DEFAULTS = {option.name: option.default for option in RUN_OPTIONS}
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InvalidOptionError(f"{message[:1].upper()}{message[1:]}. See --help.")
-
-
 def parse_run_options(
     words: Sequence[str], defaults: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], list[str]]:
@@ -142,7 +137,13 @@ def _before_separator(words: Sequence[str]) -> list[str]:
 
 def _parser() -> argparse.ArgumentParser:
     # Nothing is set for options that are not there, so that other defaults can come in.
-    parser = _Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise InvalidOptionError(f"{message[:1].upper()}{message[1:]}. See --help.")
+
+    parser = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     for option in RUN_OPTIONS:
         if option.value is not None:
             parser.add_argument(*option.flags, dest=option.name)

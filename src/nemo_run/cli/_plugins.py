@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nemo_run._home import get_nemorun_home
 from nemo_run.exceptions import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "nemo_run.cli"
 WORKSPACE_FILES = ("workspace_private.py", "workspace.py")
@@ -47,13 +50,44 @@ def load(environ: Mapping[str, str] = os.environ) -> None:
 
 def load_installed() -> None:
     """Load every entry point of the group ``nemo_run.cli``."""
-    from importlib import metadata
-
-    for point in metadata.entry_points(group=GROUP):
+    for point in installed():
         try:
             point.load()
         except Exception as err:  # noqa: BLE001 - one broken plug-in must not stop the others
             log.warning("Plug-in %s (%s) cannot be loaded: %s", point.name, point.value, err)
+
+
+def installed(path: Sequence[str] | None = None) -> list[EntryPoint]:
+    """Return the entry points of the group ``nemo_run.cli``, without loading them."""
+    places = sys.path if path is None else path
+    if not any(map(_may_have_plugins, places)):
+        return []
+    from importlib import metadata
+
+    return list(metadata.entry_points(group=GROUP))
+
+
+def _may_have_plugins(place: str) -> bool:
+    """Tell whether a directory with packages may have one with plug-ins.
+
+    Python's own way to find out takes longer to import than most commands need altogether.
+    """
+    try:
+        with os.scandir(place or ".") as entries:
+            infos = [entry.path for entry in entries if entry.name.endswith("-info")]
+    except NotADirectoryError:
+        return True  # an archive
+    except OSError:
+        return False
+    return any(_names_group(f"{info}/entry_points.txt") for info in infos)
+
+
+def _names_group(file: str) -> bool:
+    try:
+        with open(file, "rb") as text:  # noqa: PTH123 - hundreds of times
+            return GROUP.encode() in text.read()
+    except OSError:
+        return False
 
 
 def load_workspace(directory: Path, *, home: Path) -> None:
@@ -61,10 +95,12 @@ def load_workspace(directory: Path, *, home: Path) -> None:
     path = find_workspace(directory, home=home)
     if path is None:
         return
-    spec = importlib.util.spec_from_file_location("workspace", path)
+    from importlib import util
+
+    spec = util.spec_from_file_location("workspace", path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{path} cannot be loaded as a module.")
-    module = importlib.util.module_from_spec(spec)
+    module = util.module_from_spec(spec)
     sys.modules["workspace"] = module
     try:
         spec.loader.exec_module(module)

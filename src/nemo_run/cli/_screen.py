@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import sys
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
@@ -21,6 +19,7 @@ STATE_COLOURS = {
 }
 
 _MIN_WIDTH = 20
+_WORTH_CUTTING = 12
 _GAP = "  "
 
 
@@ -45,7 +44,7 @@ class Screen:
         if asked.isdecimal() and int(asked) > 0:
             self.width = max(_MIN_WIDTH, int(asked))
         elif is_terminal:
-            self.width = max(_MIN_WIDTH, shutil.get_terminal_size().columns)
+            self.width = max(_MIN_WIDTH, _columns(self.stream))
         self.coloured = (
             is_terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
         )
@@ -64,42 +63,53 @@ class Screen:
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print rows under a header; cells in the way of a narrow terminal are cut, last first."""
-        cells = [[one_line(cell) for cell in row] for row in rows]
-        widths = [
-            max(display_width(line[column]) for line in [list(header), *cells])
-            for column in range(len(header))
-        ]
-        widths = fitted(widths, self.width)
-        self.print(self.style(self._row(header, widths), BOLD))
-        for row in cells:
-            self.print(self._row(row, widths))
+        lines = [header, *([one_line(cell) for cell in row] for row in rows)]
+        measured = [list(map(display_width, line)) for line in lines]
+        needed = [max(column) for column in zip(*measured, strict=True)]
+        widths = fitted(needed, self.width)
+        text = []
+        for number, line in enumerate(lines):
+            cells = (
+                list(line)
+                if widths == needed
+                else [cut(c, w) for c, w in zip(line, widths, strict=True)]
+            )
+            text.append(self._row(cells, widths, heading=number == 0))
+        self.print("\n".join(text))
 
-    def _row(self, cells: Sequence[str], widths: Sequence[int]) -> str:
+    def _row(self, cells: Sequence[str], widths: Sequence[int], *, heading: bool) -> str:
         shown = []
         for cell, width in zip(cells, widths, strict=True):
             if width > 0:
-                text = cut(cell, width)
-                padded = text + " " * (width - display_width(text))
+                padding = " " * (width - display_width(cell))
                 # A state is a word of its own, so nothing else can be mistaken for one.
-                colour = STATE_COLOURS.get(cell.split(" ", 1)[0])
-                shown.append(self.style(padded, colour) if colour else padded)
+                colour = BOLD if heading else STATE_COLOURS.get(cell, "")
+                shown.append(self.style(cell, colour) + padding if colour else cell + padding)
         return _GAP.join(shown).rstrip()
 
 
+def _columns(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except OSError:
+        return 80
+
+
 def fitted(widths: Sequence[int], available: int | None) -> list[int]:
-    """Return column widths that fit, taking from the last columns first; 0 drops a column."""
+    """Return column widths that fit: long ones are cut, then the last are dropped (0)."""
     result = list(widths)
     if available is None:
         return result
-    smallest = 8
-    for floor in (smallest, 0):
-        for column in reversed(range(1, len(result))):
-            over = sum(result) + len(_GAP) * (sum(map(bool, result)) - 1) - available
-            if over <= 0:
-                return result
-            kept = max(min(result[column], floor), result[column] - over)
-            # A column of three letters says nothing.
-            result[column] = kept if kept >= min(smallest, widths[column]) else 0
+
+    def excess() -> int:
+        return sum(result) + len(_GAP) * (sum(map(bool, result)) - 1) - available
+
+    for column in reversed(range(1, len(result))):
+        if excess() > 0 and result[column] > _WORTH_CUTTING:
+            result[column] = max(_WORTH_CUTTING, result[column] - excess())
+    for column in reversed(range(1, len(result))):
+        if excess() > 0:
+            result[column] = 0
     result[0] = min(result[0], available)
     return result
 
@@ -108,6 +118,8 @@ def display_width(text: str) -> int:
     """Return how many columns a text takes; most scripts take one a letter, some take two."""
     if text.isascii():
         return len(text)
+    import unicodedata
+
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text

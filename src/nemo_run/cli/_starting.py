@@ -87,7 +87,7 @@ def start(
         from_factory = TaskFile.from_data(plain(load_config_from_path(factory)), factory)
         factory = from_factory.factory
         overrides += overrides_from(from_factory.arguments)
-    task = _made(fn, factory or file.factory, default_factory)
+    task = starting_point(fn, factory or file.factory, default_factory)
     for name, value in (arguments or {}).items():
         setattr(task, name, value)
     overrides += overrides_from(file.arguments)
@@ -103,7 +103,15 @@ def _override(word: str) -> Override:
     return parse_override(word)
 
 
-def _made(fn: Callable[..., Any], named: str | None, default: Callable[..., Any] | None) -> Any:
+def starting_point(
+    fn: Callable[..., Any], named: str | None, default: Callable[..., Any] | None = None
+) -> Any:
+    """Return what a named factory makes, else the default one of ``fn``, else an empty task.
+
+    Raises:
+        CLIException: there is no such factory, or it fails.
+        ConfigError: it makes no task.
+    """
     if named:
         made = parse_factory(fn, "", fn, named)
     else:

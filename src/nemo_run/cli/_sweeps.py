@@ -13,6 +13,7 @@ from nemo_run.cli._config_files import as_config, plain, read
 from nemo_run.cli._confirmation import confirmed
 from nemo_run.cli._edit import overrides_from
 from nemo_run.cli._errors import ArgumentParsingError
+from nemo_run.cli._experiments import status
 from nemo_run.cli._grammar import Operation, Override, parse_override, split
 from nemo_run.cli._options import InvalidOptionError
 from nemo_run.cli._overrides import apply_overrides
@@ -20,6 +21,7 @@ from nemo_run.cli._screen import Screen
 from nemo_run.cli._starting import check_complete
 from nemo_run.core.execution.local import LocalExecutor
 from nemo_run.exceptions import ConfigError
+from nemo_run.run.experiment import Experiment
 from nemo_run.run.sweep import MAX_JOBS, Point, grid, labels
 
 if TYPE_CHECKING:
@@ -41,8 +43,6 @@ def run_sweep(
         CLIException: a word does not fit.
         JobFailedError: a job did not succeed.
     """
-    from nemo_run.run.experiment import Experiment
-
     if entrypoint.type != "task":
         raise InvalidOptionError("--sweep is for tasks; an experiment adds its jobs itself.")
     for name in ("direct", "repl", "to_yaml", "to_toml", "to_json"):
@@ -59,13 +59,29 @@ def run_sweep(
     executor = context.executor or LocalExecutor(jobs_at_a_time=os.cpu_count() or 1)
     if not context.dryrun and not confirmed(context.name, skip=context.skip_confirmation):
         return
-    with Experiment(context.name, executor=executor, check=not context.detach) as experiment:
+    with Experiment(
+        context.name, executor=executor, skip_status_at_exit=True, enable_goodbye_message=False
+    ) as experiment:
         for task, name in zip(tasks, names, strict=True):
             experiment.add(task, name=name, plugins=context.plugins or None)
         if context.dryrun:
             experiment.dryrun()
         else:
             experiment.run(detach=context.detach, tail_logs=context.tail_logs)
+    if not context.dryrun:
+        _report(experiment)
+    if not (context.dryrun or context.detach):
+        experiment.raise_if_failed()
+
+
+def _report(experiment: Experiment) -> None:
+    """Print what came of a sweep, and what can be done about it."""
+    statuses = experiment.status(return_dict=True) or {}
+    screen = Screen()
+    screen.table(status.HEADER, [status.row(i, *item) for i, item in enumerate(statuses.items())])
+    screen.print(f"{experiment._id}: {status.summary(statuses)}")
+    if any(state["status"].name in ("FAILED", "CANCELLED") for state in statuses.values()):
+        screen.print(f"Retry those: nemorun experiment rerun {experiment._id} --failed")
 
 
 def split_axes(words: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:

@@ -18,7 +18,6 @@ from nemo_run.cli._config_files import load_config_from_path
 from nemo_run.cli._dotlist import Change, dictconfig_to_dot_list
 from nemo_run.cli._hints import parameters
 from nemo_run.cli._importing import locate
-from nemo_run.cli._interpretation import parse_factory
 from nemo_run.cli._lazy_changes import (
     Changes,
     Recorder,
@@ -30,6 +29,7 @@ from nemo_run.cli._lazy_changes import (
 from nemo_run.cli._lazy_imports import LazyModule, lazy_imports
 from nemo_run.cli._overrides import apply_overrides
 from nemo_run.cli._slots import own
+from nemo_run.cli._starting import starting_point
 from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.config import Partial
 from nemo_run.exceptions import ConfigError
@@ -87,11 +87,19 @@ class LazyTarget:
             ConfigError: there is no such command, or the script has no entrypoint.
             ModuleNotFoundError, AttributeError: there is nothing of that dotted name.
         """
+        with self.in_place() as target:
+            return target
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[Callable[..., Any]]:
+        """Give the function, and let names mean what they do where it is defined; see `target`."""
         if self.script:
-            return _main_function(self.script, self.import_path)
-        if " " in self.import_path:
-            return _command(self.import_path.split())
-        return cast("Callable[..., Any]", locate(self.import_path))
+            with _main_function(self.script, self.import_path) as target:
+                yield target
+        elif " " in self.import_path:
+            yield _command(self.import_path.split())
+        else:
+            yield cast("Callable[..., Any]", locate(self.import_path))
 
 
 def _command(words: Sequence[str]) -> Callable[..., Any]:
@@ -119,23 +127,28 @@ def _command(words: Sequence[str]) -> Callable[..., Any]:
 _main_lock = threading.RLock()
 
 
-def _main_function(script: str, name: str) -> Callable[..., Any]:
-    """Execute a script as ``__main__`` and return the function its ``run.cli.main`` is for."""
+@contextlib.contextmanager
+def _main_function(script: str, name: str) -> Iterator[Callable[..., Any]]:
+    """Execute a script as ``__main__`` and give the function its ``run.cli.main`` is for.
+
+    The script stays the main module inside the block: factories in it are named after that.
+    """
     from nemo_run.cli import api
 
     module = ModuleType("__main__")
     module.__file__ = name
     # A script runs as the main module of a process that has one; both must not run at once.
-    with _main_lock, _main_module(module), _environment("LAZY_CLI", "true"):
+    with _main_lock, _main_module(module):
         before, api.MAIN_ENTRYPOINT = api.MAIN_ENTRYPOINT, None
         try:
-            exec(compile(script, name, "exec"), vars(module))
+            with _environment("LAZY_CLI", "true"):
+                exec(compile(script, name, "exec"), vars(module))
             found = api.MAIN_ENTRYPOINT
         finally:
             api.MAIN_ENTRYPOINT = before
-    if found is None:
-        raise ConfigError(f"Script {name} has no entrypoint: it does not call run.cli.main.")
-    return found.fn
+        if found is None:
+            raise ConfigError(f"Script {name} has no entrypoint: it does not call run.cli.main.")
+        yield found.fn
 
 
 @contextlib.contextmanager
@@ -223,9 +236,12 @@ class LazyEntrypoint(fdl.Buildable[Any]):
             ValueError: the function has a parameter ``ctx``, and none was given.
             CLIException: an override does not fit.
         """
-        target = self._target_
-        if isinstance(target, LazyTarget):
-            target = target.target
+        if isinstance(self._target_, LazyTarget):
+            with self._target_.in_place() as target:
+                return self._resolved(target, ctx)
+        return self._resolved(self._target_, ctx)
+
+    def _resolved(self, target: Callable[..., Any], ctx: Any) -> Partial[Any]:
         task = _started(target, self._factory_)
         if "ctx" in parameters(target):
             if ctx is None:
@@ -283,11 +299,12 @@ def _build(value: Any, state: daglish.State) -> Any:
 
 
 def _started(target: Callable[..., Any], factory: Any) -> Any:
-    if factory is None:
-        return Partial(target)
     if isinstance(factory, LazyModule):
         factory = locate(factory.name)
-    made = own(factory()) if callable(factory) else parse_factory(target, "", target, factory)
+    if factory is None or isinstance(factory, str):
+        default = getattr(getattr(target, "cli_entrypoint", None), "default_factory", None)
+        return starting_point(target, factory, default)
+    made = own(factory())
     if not isinstance(made, fdl.Buildable):
         raise ConfigError(f"Factory {factory!r} returned {made!r}, which is no task.")
     return made

@@ -8,15 +8,12 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nemo_run._files import write_whole
 from nemo_run._home import get_nemorun_home
-from nemo_run._records import is_terminal
 from nemo_run.exceptions import RecordError
 
 log = logging.getLogger(__name__)
@@ -24,18 +21,21 @@ log = logging.getLogger(__name__)
 LABELS = "labels.json"
 _CONFIG, _TASKS, _STATE, _PLAN = "_CONFIG", "_TASKS", "_STATE", "_PLAN"
 _MAX_NESTING = 4
+# As in _records, which takes longer to import than a thousand experiments to list.
+_ENDED = frozenset({"SUCCEEDED", "FAILED", "CANCELLED"})
 
 
-@dataclass(frozen=True)
-class Labels:
+class Labels(NamedTuple):
     """What a user wrote on an experiment."""
 
     tags: tuple[str, ...] = ()
     note: str = ""
 
 
-@dataclass(frozen=True)
-class JobSummary:
+NO_LABELS = Labels()
+
+
+class JobSummary(NamedTuple):
     """What was last written down of a job."""
 
     state: str = "UNSUBMITTED"
@@ -48,15 +48,14 @@ class JobSummary:
 
     @property
     def ended(self) -> bool:
-        return self.lost or is_terminal(self.state)
+        return self.lost or self.state in _ENDED
 
     @property
     def scheduler(self) -> str:
         return self.handles[0].partition(":")[0] if self.handles else ""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One experiment in the list of all.
 
     Attributes:
@@ -68,7 +67,7 @@ class Entry:
     path: str
     created_at: float
     jobs: tuple[JobSummary, ...] = ()
-    labels: Labels = field(default_factory=Labels)
+    labels: Labels = NO_LABELS
 
     @property
     def state(self) -> str:
@@ -81,7 +80,10 @@ class Entry:
     @property
     def counts(self) -> dict[str, int]:
         """How many jobs are in which state, the most frequent first."""
-        return dict(Counter(job.state for job in self.jobs).most_common())
+        found: dict[str, int] = {}
+        for job in self.jobs:
+            found[job.state] = found.get(job.state, 0) + 1
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     @property
     def executors(self) -> tuple[str, ...]:
@@ -101,12 +103,12 @@ def combined(states: Sequence[str]) -> str:
     """Return the state of several jobs: running while one is, and one bad end spoils it."""
     if not states:
         return "UNSUBMITTED"
-    if all(map(is_terminal, states)):
+    if _ENDED.issuperset(states):
         return next((bad for bad in ("FAILED", "CANCELLED") if bad in states), "SUCCEEDED")
     for live in ("RUNNING", "PENDING", "SUBMITTED", "UNKNOWN"):
         if live in states:
             return live
-    return "RUNNING" if any(map(is_terminal, states)) else "UNSUBMITTED"
+    return "UNSUBMITTED" if _ENDED.isdisjoint(states) else "RUNNING"
 
 
 def experiments_root(base_dir: str | None = None) -> str:
@@ -158,7 +160,7 @@ def read_entry(created_at: float, title: str, path: str) -> Entry | None:
     jobs = _all_jobs(path, known)
     if jobs is None:
         return None
-    labels = read_labels(path) if LABELS in names else Labels()
+    labels = read_labels(path) if LABELS in names else NO_LABELS
     return Entry(os.path.basename(path), title, path, created_at, jobs, labels)  # noqa: PTH119
 
 
@@ -223,8 +225,7 @@ def _read_old_jobs(path: str) -> tuple[JobSummary, ...] | None:
     )
 
 
-@dataclass(frozen=True)
-class StoredJob:
+class StoredJob(NamedTuple):
     """What a stored job says about itself, without any class of it being imported.
 
     Attributes:
@@ -285,10 +286,10 @@ def read_labels(path: str) -> Labels:
         data = json.loads((Path(path) / _STATE / LABELS).read_bytes())
         return Labels(tuple(map(str, data.get("tags", ()))), str(data.get("note", "")))
     except FileNotFoundError:
-        return Labels()
+        return NO_LABELS
     except (OSError, ValueError, AttributeError) as err:
         log.warning("The labels of %s cannot be read: %s", path, err)
-        return Labels()
+        return NO_LABELS
 
 
 def write_labels(path: str, labels: Labels) -> None:
@@ -308,4 +309,4 @@ def write_labels(path: str, labels: Labels) -> None:
 
 def with_jobs(entry: Entry, jobs: Sequence[JobSummary]) -> Entry:
     """Return an entry with what has become of its jobs meanwhile."""
-    return replace(entry, jobs=tuple(jobs))
+    return entry._replace(jobs=tuple(jobs))

@@ -50,8 +50,6 @@ def run(
     from nemo_run.run._adding import default_name
     from nemo_run.run.experiment import Experiment
 
-    if _is_lazy(fn_or_script):
-        fn_or_script = fn_or_script.resolve()  # type: ignore[union-attr]  # see LazyEntrypoint
     plugins = [plugins] if isinstance(plugins, ExperimentPlugin) else plugins
     name = name or default_name(fn_or_script)
     with Experiment(

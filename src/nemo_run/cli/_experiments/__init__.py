@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
+from typing import NamedTuple
 
 from nemo_run.cli import _screen
 from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.exceptions import ConfigError
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A command: the module that has its ``arguments`` and its ``run``."""
 
     module: str

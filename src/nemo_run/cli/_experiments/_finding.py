@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
-from nemo_run._records import JobStore
 from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.exceptions import ConfigError, ExperimentNotFoundError
 from nemo_run.run import _catalogue
@@ -16,8 +14,7 @@ LATEST = "latest"
 _MAX_NAMED = 5
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where an experiment is: when it was made, its title and its directory."""
 
     created_at: float
@@ -73,6 +70,8 @@ def find(word: str) -> Place:
 def _by_handle(word: str, known: Sequence[Place]) -> Place:
     scheduler, _, rest = word.partition("://")
     if rest:
+        from nemo_run._records import JobStore
+
         record = JobStore().find(rest.partition("/")[2], scheduler)
         if record is not None:
             for place in known:
@@ -105,7 +104,3 @@ def _find_job(word: str, ids: Sequence[str]) -> int:
             f"{word!r} could be {len(beginning)} jobs: {', '.join(ids[i] for i in beginning)}"
         )
     raise ConfigError(f"There is no job {word!r}. {did_you_mean(word, ids)}")
-
-
-def directory(place: Place) -> Path:
-    return Path(place.path)

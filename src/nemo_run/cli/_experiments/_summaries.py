@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from nemo_run._parallel import in_parallel
 from nemo_run.run import _catalogue
 from nemo_run.run._catalogue import Entry
 
@@ -85,13 +84,13 @@ def refreshed(entries: Sequence[Entry]) -> list[Entry]:
         result[index] = _asked(entries[index])
 
     if live:
+        from nemo_run._parallel import in_parallel
+
         in_parallel(ask, live, workers=8)
     return result
 
 
 def _asked(entry: Entry) -> Entry:
-    import dataclasses
-
     from nemo_run.cli._experiments._opening import open_experiment
     from nemo_run.exceptions import NemoRunError
 
@@ -99,13 +98,13 @@ def _asked(entry: Entry) -> Entry:
         statuses = open_experiment(entry.path).status(return_dict=True) or {}
     except NemoRunError:
         return entry  # as it was last written down
-    now = [status for status in statuses.values()]
+    now = list(statuses.values())
     if len(now) != len(entry.jobs):
         return entry
     return _catalogue.with_jobs(
         entry,
         [
-            dataclasses.replace(job, state=status["status"].name)
+            job._replace(state=status["status"].name)
             for job, status in zip(entry.jobs, now, strict=True)
         ],
     )

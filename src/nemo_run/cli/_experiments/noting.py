@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 
 from nemo_run.cli._experiments._arguments import Parser, as_json
 from nemo_run.cli._experiments._finding import find
@@ -26,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
     place = find(options.experiment)
     labels = _catalogue.read_labels(place.path)
     if options.text is not None:
-        labels = dataclasses.replace(labels, note=options.text)
+        labels = labels._replace(note=options.text)
         _catalogue.write_labels(place.path, labels)
     screen = Screen()
     if options.json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 
 from nemo_run.cli._experiments._arguments import EXPERIMENT_HELP, Parser, as_json
 from nemo_run.cli._experiments._finding import find
@@ -28,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     if options.tags:
         kept = [tag for tag in labels.tags if not (options.remove and tag in options.tags)]
         added = [] if options.remove else options.tags
-        labels = dataclasses.replace(labels, tags=tuple(dict.fromkeys((*kept, *added))))
+        labels = labels._replace(tags=tuple(dict.fromkeys((*kept, *added))))
         _catalogue.write_labels(place.path, labels)
     screen = Screen()
     if options.json:

@@ -244,8 +244,8 @@ def _write_copies(name: str, task: Partial[Any] | Script | str, executor: Execut
     if isinstance(task, Script):
         task = dataclasses.replace(task, env=mask_environment(task.env))
     for what, value in (("executor", shown), ("config", task)):
-        if isinstance(value, str):
-            continue  # stored, and not to be read before it runs
+        if isinstance(value, str) or getattr(type(value), "is_lazy", False):
+            continue  # not to be read before it runs
         try:
             copies.append((f"{name}_{what}.yaml", YamlSerializer().serialize(value)))
         except UnserializableError as err:
