@@ -49,8 +49,9 @@ def labels(points: Sequence[Point], name: str) -> list[str]:
         ",".join(f"{key}={value}" for key, value in point.items()).replace("/", "_")
         for point in points
     ]
-    readable = all(0 < len(label) <= _MAX_LABEL and label.isprintable() for label in made)
-    if readable and len(set(made)) == len(made):
+    plain = all(isinstance(v, (str, int, float)) for point in points for v in point.values())
+    short = all(0 < len(label) <= _MAX_LABEL and label.isprintable() for label in made)
+    if plain and short and len(set(made)) == len(made):
         return made
     width = len(str(len(points) - 1))
     return [f"{name}-{number:0{width}}" for number in range(len(points))]

@@ -1,0 +1,56 @@
+"""What the text after ``=`` becomes, for parameters of every kind, all in one command."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cli import commands
+
+# A word, and what the function gets.
+WORDS = {
+    "integer=1_000": "1000",
+    "number=1e-3": "0.001",
+    "text='None'": "'None'",
+    "flag=YES": "True",
+    "other_flag=off": "False",
+    "several=[1, 2]": "[1, 2]",
+    "old_style=['a', \"b\"]": "['a', 'b']",
+    "table={'a': 1}": "{'a': 1}",
+    "old_table={'a': 1}": "{'a': 1.0}",
+    "plain_list=[1, 'x']": "[1, 'x']",
+    "plain_dict={'a': [1]}": "{'a': [1]}",
+    "maybe=None": "None",
+    "either=5": "5",
+    "new_either=null": "None",
+    "choice=slow": "'slow'",
+    "number_choice=3": "3",
+    "path='some dir/file'": "PosixPath('some dir/file')",
+    "anything={'a': (1, 2)}": "{'a': (1, 2)}",
+    "any_word=true": "'true'",
+    "quoted=7": "7",
+    "pair=(3, 'x')": "(3, 'x')",
+    "row=(1, 2, 3)": "(1, 2, 3)",
+    "group={1, 2}": "{1, 2}",
+    "colour=BLUE": "<Colour.BLUE: 2>",
+    "point.y=4": "Point(x=0, y=4)",
+    "later=x/y": "PosixPath('x/y')",
+    "unannotated=0.5": "0.5",
+    "unannotated_list=[1, 2]": "[1, 2]",
+    "unannotated_none=None": "None",
+    "keyword_only = 6": "6",
+    "more=8": "8",
+}
+
+
+@pytest.fixture(scope="module")
+def got(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    directory = tmp_path_factory.mktemp("kinds")
+    home = {"NEMORUN_HOME": str(directory / "home"), "INCLUDE_WORKSPACE_FILE": "false"}
+    result = commands.script("kinds.py", *WORDS, cwd=directory, env=home)
+    assert result.code == 0, result.err
+    return dict(line.split(": ", 1) for line in result.lines if ": " in line)
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_text_becomes_what_the_annotation_says(got: dict[str, str], word: str) -> None:
+    name = word.partition("=")[0].partition(".")[0].strip()
+    assert got[name] == WORDS[word]
