@@ -155,7 +155,8 @@ class _Help:
     def options(self) -> None:
         self.heading("Options:")
         for option in RUN_OPTIONS:
-            self._two_columns(_usage(option), option.help)
+            if option.help:
+                self._two_columns(_usage(option), option.help)
         self._two_columns("--help [--docs]", "this text; with docstrings")
 
     def _two_columns(self, left: str, right: str) -> None:
@@ -192,8 +193,8 @@ class _Help:
 
 
 def _usage(option: Option) -> str:
-    flags = ", ".join((*option.flags, *(off for off in option.off if option.default)))
-    return f"{flags} {option.value}" if option.value else flags
+    flags = option.usage or ", ".join(option.flags)
+    return f"{flags} {option.value}" if option.value and not option.usage else flags
 
 
 def _named_for(target: Any) -> dict[str, Callable[..., Any]]:

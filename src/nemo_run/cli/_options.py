@@ -30,8 +30,10 @@ class Option(NamedTuple):
     Attributes:
         name: the key it has in ``cmd_defaults`` and on the run context.
         flags: how it is written; those of ``off`` mean the opposite.
+        help: what it does; empty where it is not worth a line of its own.
         value: what to call its value in a help text; None for a switch.
         default: what it is when nobody says anything.
+        usage: how a help text writes it, where that is not by its flags.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Option(NamedTuple):
     value: str | None = None
     off: tuple[str, ...] = ()
     default: Any = None
+    usage: str = ""
 
 
 def _switch(
@@ -62,30 +65,29 @@ RUN_OPTIONS = (
     ),
     Option("factory", ("--factory", "-f"), "start from what this factory makes", "NAME[(…)]|@FILE"),
     Option("yaml", ("--yaml",), "start from a file: yaml, json or toml", "FILE"),
-    Option("to_yaml", ("--to-yaml",), "write the task to a file, and stop", "FILE[:PART]"),
-    Option("to_toml", ("--to-toml",), "the same, as TOML", "FILE[:PART]"),
-    Option("to_json", ("--to-json",), "the same, as JSON", "FILE[:PART]"),
+    Option(
+        "to_yaml",
+        ("--to-yaml",),
+        "write the task to a file, and stop",
+        "FILE[:PART]",
+        usage="--to-yaml|toml|json FILE[:PART]",
+    ),
+    Option("to_toml", ("--to-toml",), "", "FILE[:PART]"),
+    Option("to_json", ("--to-json",), "", "FILE[:PART]"),
     Option("sweep_file", ("--sweep-file",), "run once for each entry of a file", "FILE"),
     _switch("sweep", "--sweep", help="run once for each combination of a,b,c and 1..9 values"),
     _switch("repl", "--repl", "-r", help="a Python shell with the task in it"),
     _switch("lazy", "--lazy", help="leave reading the code to where it runs"),
-    Option("load", ("--load", "-l"), "not implemented", "DIR"),
+    Option("load", ("--load", "-l"), "", "DIR"),
     _switch("verbose", "--verbose", "-v", help="say more; full tracebacks"),
-    _switch("rich_exceptions", "--rich-exceptions", help="tracebacks drawn by rich"),
     _switch(
-        "rich_traceback",
-        "--rich-traceback-short",
-        off="--rich-traceback-full",
-        help="shorter ones",
+        "rich_exceptions",
+        "--rich-exceptions",
+        help="drawn tracebacks; --rich-theme THEME, -traceback-short, -hide-locals",
     ),
-    _switch(
-        "rich_locals",
-        "--rich-show-locals",
-        off="--rich-hide-locals",
-        help="with variables",
-        default=True,
-    ),
-    Option("rich_theme", ("--rich-theme",), "in these colours", "THEME"),
+    _switch("rich_traceback", "--rich-traceback-short", off="--rich-traceback-full", help=""),
+    _switch("rich_locals", "--rich-show-locals", off="--rich-hide-locals", help="", default=True),
+    Option("rich_theme", ("--rich-theme",), "", "THEME"),
 )
 
 _CONTEXT_DEFAULTS = {option.name: option.default for option in RUN_OPTIONS}

@@ -13,9 +13,10 @@ import fit as script  # type: ignore[import-not-found]  # a script beside this o
 import nemo_run as run
 from nemo_run.cli import api
 
-for line in sys.stdin:
+for line in sys.stdin.readlines():
     sys.argv = ["fit.py", *json.loads(line)]
     api.NEMORUN_SKIP_CONFIRMATION = None
+    sys.stdin = io.StringIO()
     out, err, code = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:

@@ -1,0 +1,110 @@
+"""Completion: what a shell is told, and that real shells understand it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cli import commands
+from tests.cli.commands import Result
+from tests.cli.test_installed_command import PLUGIN
+
+from nemo_run.cli._completion import SCRIPTS, _split, candidates
+from nemo_run.cli._experiments import COMMANDS
+
+Command = Callable[..., Result]
+
+
+def stored(home: Path, title: str, number: int) -> None:
+    directory = home / "experiments" / title / f"{title}_{number:019}"
+    (directory / "_STATE").mkdir(parents=True)
+    (directory / "_CONFIG").touch()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NEMORUN_HOME", str(tmp_path))
+    for title, number in (("alpha", 1), ("alpha", 2), ("beta", 3)):
+        stored(tmp_path, title, number)
+    return tmp_path
+
+
+def test_commands_options_and_experiments_are_offered(home: Path) -> None:
+    assert candidates([], "e") == ["experiment"]
+    assert candidates(["experiment"], "") == sorted([*COMMANDS, "--help"])
+    assert candidates(["experiment", "status"], "l") == ["latest"]
+    assert candidates(["experiment", "status"], "al") == [
+        "alpha",
+        "alpha_0000000000000000001",
+        "alpha_0000000000000000002",
+    ]
+    assert candidates(["experiment", "list"], "") == ["alpha", "beta"]
+    assert candidates(["experiment", "list", "--state"], "F") == ["FAILED"]
+    assert candidates(["experiment", "logs"], "--f") == ["--follow"]
+    assert candidates(["completion"], "") == ["bash", "fish", "zsh"]
+    assert candidates(["nonsense"], "") == ["--help"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("nemorun exp", ["nemorun", "exp"]),
+        ("nemorun exp ", ["nemorun", "exp", ""]),
+        ("nemorun 'a b", ["nemorun", "a b"]),
+        ('nemorun "a b', ["nemorun", "a b"]),
+        ("", [""]),
+    ],
+)
+def test_the_beginning_of_a_line_is_split(line: str, words: list[str]) -> None:
+    assert _split(line) == words
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    info = tmp_path / "lab-1.0.dist-info"
+    info.mkdir()
+    (tmp_path / "lab.py").write_text(PLUGIN)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[nemo_run.cli]\nlab = lab\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path
+
+
+def test_commands_and_parameters_of_plugins_are_offered(lab: Path, nemorun: Command) -> None:
+    def offered(*words: str) -> list[str]:
+        return nemorun("__complete", "fish", *words).lines
+
+    assert offered("la") == ["lab"]
+    assert offered("lab", "") == ["--help", "deep", "many", "measure", "simple"]
+    assert offered("lab", "measure", "") == ["name=", "run.executor=", "run.plugins=", "x="]
+    assert "--detach" in offered("lab", "measure", "--de")
+
+
+def bash_replies(line: str) -> list[str]:
+    """Ask a real bash what it would offer for a line."""
+    program = (
+        f'PATH={commands.BIN}:$PATH; eval "$(nemorun completion bash)"; '
+        'COMP_LINE="$1"; COMP_POINT=${#1}; compopt() { :; }; _nemorun nemorun; '
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", program, "bash", line], capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_bash_completes(home: Path) -> None:
+    assert bash_replies("nemorun experiment log") == ["logs"]
+    assert bash_replies("nemorun experiment logs be") == ["beta", "beta_0000000000000000003"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_scripts_for_other_shells_ask_us(shell: str, nemorun: Command) -> None:
+    script = nemorun("completion", shell).out
+    assert script == SCRIPTS[shell]
+    assert f"__complete {shell}" in script
+    if shutil.which(shell):
+        subprocess.run([shell, "-n", "-c", script], check=True)

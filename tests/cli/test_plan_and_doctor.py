@@ -1,0 +1,89 @@
+"""What would be submitted, and whether it could be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cli.commands import SCRIPTS, Result
+
+from nemo_run.cli._doctor import _within, executor_findings
+from nemo_run.core.execution.checks import Finding
+from nemo_run.core.execution.local import LocalExecutor
+
+Command = Callable[..., Result]
+
+
+def test_a_plan_shows_the_request_of_a_script_and_hides_secrets(
+    nemorun: Command, here: Path
+) -> None:
+    secret = 'run.executor.env_vars={"DB_PASSWORD": "hunter2"}'
+    words = ("plan", str(SCRIPTS / "fit.py"), "net=small_net", "run.executor=local", secret)
+    result = nemorun(*words, env={"NEMORUN_HOME": str(here / "home")})
+    assert result.code == 0, result.err
+    assert "fdl_runner" in result.out
+    assert "'DB_PASSWORD': '***'" in result.out
+    assert "hunter2" not in result.out + result.err
+    assert not list((here / "home").rglob("_CONFIG")), "nothing is left of it"
+
+
+def test_a_plan_of_something_wrong_says_so(nemorun: Command) -> None:
+    wrong = nemorun("plan", str(SCRIPTS / "fit.py"), "net=small_nte")
+    assert (wrong.code, "Did you mean 'small_net'?" in wrong.err) == (2, True)
+    gone = nemorun("plan", "gone.py")
+    assert (gone.code, gone.err) == (2, "Error: There is no script 'gone.py'.\n")
+
+
+def test_the_doctor_looks_at_the_installation_and_at_executors(
+    nemorun: Command, here: Path
+) -> None:
+    (here / "workspace.py").write_text(
+        "import nemo_run as run\n"
+        "@run.cli.factory\n"
+        "def gpus() -> run.Config[run.LocalExecutor]:\n"
+        "    return run.Config(run.LocalExecutor, gpus=99)\n"
+    )
+    on = {"INCLUDE_WORKSPACE_FILE": "true"}
+    result = nemorun("doctor", "--json", env=on)
+    assert result.code == 1
+    found = result.json()
+    assert found["installation"][0]["verdict"] == "ok"
+    assert {f["subject"] for f in found["installation"]} >= {"home", "backend local_persistent"}
+    (slots,) = (f for f in found["gpus"] if f["subject"] == "slots")
+    assert (slots["verdict"], "gpus=99" in slots["detail"]) == ("failed", True)
+
+    named = nemorun("doctor", "LocalExecutor", "LocalExecutor(retires=1)")
+    assert named.code == 1
+    assert "Did you mean 'retries'?" in named.out
+    fine = nemorun("doctor", "LocalExecutor")
+    assert fine.code == 0
+    assert "  ok      slots: 0 GPUs asked for" in fine.lines
+
+
+def test_a_broken_workspace_and_a_home_in_the_way_are_found(nemorun: Command, here: Path) -> None:
+    (here / "workspace.py").write_text("1 / 0\n")
+    (here / "file").touch()
+    env = {"INCLUDE_WORKSPACE_FILE": "true", "NEMORUN_HOME": str(here / "file" / "home")}
+    result = nemorun("doctor", env=env)
+    assert result.code == 1
+    assert "ZeroDivisionError" in result.out
+    assert "Set NEMORUN_HOME" in result.out
+
+
+def test_executors_join_with_one_method() -> None:
+    class Cloud(LocalExecutor):
+        def check(self):
+            yield Finding("credentials", "failed", "expired", "Log in again.")
+
+    class Silent:
+        pass
+
+    assert [f.verdict for f in executor_findings(Cloud())] == ["ok", "failed"]
+    assert [f.verdict for f in executor_findings(Silent())] == ["ok", "warning"]
+
+
+def test_versions_are_compared_by_their_numbers() -> None:
+    assert _within("0.10.2", ">=0.9,<1")
+    assert not _within("1.0", ">=0.9,<1")
+    assert not _within("0.8.9", ">=0.9,<1")
+    assert _within("2.41.0rc1", ">=2.40,<3")

@@ -1,0 +1,144 @@
+"""One task run once for each combination of values, as one experiment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.commands import Result
+from tests.cli.conftest import Several
+
+import nemo_run as run
+from nemo_run.cli._errors import ArgumentParsingError
+from nemo_run.cli._sweeps import split_axes, values_of
+from nemo_run.exceptions import ConfigError
+from nemo_run.run.sweep import add_sweep, grid, labels
+
+Command = Callable[..., Result]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("1e-3,1e-4", ["1e-3", "1e-4"]),
+        ("1..4", ["1", "2", "3", "4"]),
+        ("4..1", ["4", "3", "2", "1"]),
+        ("0..10..5", ["0", "5", "10"]),
+        ("0.1..0.3..0.1", ["0.1", "0.2", "0.3"]),
+        ("100,1..2", ["100", "1", "2"]),
+        ("small(width=1, depth=2),big", ["small(width=1, depth=2)", "big"]),
+        ("[1, 2],[3]", ["[1, 2]", "[3]"]),
+        ("'a,b'", ["'a,b'"]),
+        ("../data", ["../data"]),
+        ("one", ["one"]),
+    ],
+)
+def test_values_are_listed_and_ranged(text: str, values: list[str]) -> None:
+    assert values_of(text) == values
+
+
+@pytest.mark.parametrize("text", ["1..5..0", "1..5..-1", "1..1000000"])
+def test_ranges_that_make_no_sense_are_refused(text: str) -> None:
+    with pytest.raises(ArgumentParsingError):
+        values_of(text)
+
+
+def test_words_with_one_value_are_not_swept() -> None:
+    axes, fixed = split_axes(["rate=1,2", "name=x", "sizes=[1,2]"])
+    assert (axes, fixed) == ({"rate": ["1", "2"]}, ["name=x", "sizes=[1,2]"])
+
+
+def test_a_grid_has_every_combination_the_last_changing_fastest() -> None:
+    assert grid({"a": [1, 2], "b": ["x", "y"]}) == [
+        {"a": 1, "b": "x"},
+        {"a": 1, "b": "y"},
+        {"a": 2, "b": "x"},
+        {"a": 2, "b": "y"},
+    ]
+
+
+@pytest.mark.parametrize("axes", [{"a": []}, {"a": "text"}, {"a": [0] * 200, "b": [0] * 200}])
+def test_axes_need_some_values_and_not_too_many(axes: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        grid(axes)
+
+
+def test_jobs_are_named_by_what_is_different_in_them() -> None:
+    assert labels(grid({"rate": [0.1, 0.2]}), "fit") == ["rate=0.1", "rate=0.2"]
+    assert labels([{"net": {"width": 1}}, {"net": {"width": 2}}], "fit") == ["fit-0", "fit-1"]
+    assert labels([{"x": "a" * 80}] * 11, "fit")[-1] == "fit-10"
+    assert labels([{"path": "/a/b"}], "fit") == ["path=_a_b"]
+
+
+def work(x: int = 0, options: dict[str, int] | None = None) -> None:
+    print("x is", x, options)
+
+
+def test_a_sweep_can_be_made_from_python() -> None:
+    task = run.Partial(work, options=run.Config(dict, deep=0))
+    with run.Experiment("sweep", executor=run.LocalExecutor(), clean_mode=True) as experiment:
+        ids = add_sweep(experiment, task, grid({"x": [1, 2], "options.deep": [5]}))
+        tasks: list[Any] = list(experiment.tasks)
+    assert ids == ["x=1,options.deep=5", "x=2,options.deep=5"]
+    assert [(t.x, t.options.deep) for t in tasks] == [(1, 5), (2, 5)]
+    assert task.options.deep == 0, "the task itself is left alone"
+
+
+def test_wrong_sweeps_are_refused_before_anything_runs(several: Several) -> None:
+    results = several(
+        [
+            ["net=small_net", "steps=1,many", "--sweep", "--yes"],
+            ["steps=1,2", "--sweep", "--yes"],
+            ["net=small_net", "steps+=1,2", "--sweep", "--yes"],
+            ["net=small_net", "--sweep-file", "gone.yaml", "--yes"],
+            ["net=small_net", "steps=1,2", "--sweep", "--direct"],
+        ]
+    )
+    said = [
+        "Failed to parse 'many' as int",
+        "fit needs net",
+        "Only = gives several values",
+        "Config file not found",
+        "--sweep and --direct exclude each other",
+    ]
+    for result, words in zip(results, said, strict=True):
+        assert words in result.err
+        assert (result.code, "REPORT" in result.out) == (2, False)
+
+
+@pytest.mark.slow
+def test_a_sweep_is_one_experiment_whose_failures_can_be_retried(
+    fit: Command, nemorun: Command
+) -> None:
+    words = ("net=small_net", "net.width=4,8", "steps=1..2", "--sweep", "--name", "grid", "--yes")
+    done = fit(*words, "run.executor=LocalExecutor(jobs_at_a_time=2)")
+    assert done.code == 0, done.err
+    assert done.lines[0] == "Sweep grid: 4 jobs over net.width (2) x steps (2)"
+    assert done.lines[-1].endswith(": 4 jobs: 4 SUCCEEDED")
+    logs = nemorun("experiment", "logs", "grid", "--grep", "REPORT", "--json").lines
+    seen = [json.loads(json.loads(line)["line"].removeprefix("REPORT ")) for line in logs]
+    assert sorted((r["net"]["width"], r["steps"]) for r in seen) == [(4, 1), (4, 2), (8, 1), (8, 2)]
+
+    failed = fit("net=small_net", "fail=,boom".replace("=,", "='',"), "--sweep", "-y")
+    assert failed.code == 1
+    assert "2 jobs: 1 SUCCEEDED, 1 FAILED" in failed.out
+    assert "--failed" in failed.lines[-1]
+    retried = nemorun("experiment", "rerun", "fit", "--failed", "fail=''", "--json")
+    assert (retried.code, list(retried.json()["jobs"].values())) == (0, ["SUCCEEDED"])
+
+
+@pytest.mark.slow
+def test_a_sweep_can_come_from_a_file(fit: Command, here: Path) -> None:
+    (here / "points.yaml").write_text(
+        "- {steps: 3, net: small_net}\n- {steps: 4, net: {_factory_: small_net, width: 9}}\n"
+    )
+    (here / "grid.toml").write_text('steps = [1, 2]\nnet = "small_net"\n')
+    points = fit("--sweep-file", "points.yaml", "run_id=5", "--tail-logs", "--yes")
+    assert points.code == 0, points.err
+    assert '"width": 9' in points.out
+    assert points.out.count('"run_id": 5') == 2
+    plan = fit("--sweep-file", "grid.toml", "run_id=1,2", "--sweep", "--dryrun")
+    assert (plan.code, plan.lines[0]) == (0, "Sweep fit: 4 jobs over run_id (2)")
