@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.cli import commands
 
-LINES = int(os.environ.get("NEMO_RUN_FUZZ_LINES", "150"))
+LINES = int(os.environ.get("NEMO_RUN_FUZZ_LINES", "250"))
 SEED = int(os.environ.get("NEMO_RUN_FUZZ_SEED", "20"))
 
 NAMES = ["net", "net.width", "nets[0].width", "nets[9]", "steps", "tags", "default.depth", "data",

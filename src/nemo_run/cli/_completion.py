@@ -68,9 +68,9 @@ def main(words: Sequence[str], program: str) -> int:
 
 
 def _answer(words: Sequence[str]) -> None:
-    shell, typed = words[0], list(words[1:])
+    shell, typed = (words[0] if words else ""), list(words[1:])
     if shell == "bash":
-        typed = _split(typed[0])[1:]
+        typed = _split(" ".join(typed))[1:]
     current = typed[-1] if typed else ""
     try:
         found = candidates(typed[:-1], current)

@@ -17,7 +17,7 @@ from nemo_run.cli._factories import names_for
 from nemo_run.cli._hints import UNANNOTATED, hint_for, parameters, type_name
 from nemo_run.cli._options import RUN_OPTIONS, Option
 from nemo_run.cli._registry import factories
-from nemo_run.cli._screen import BOLD, Screen
+from nemo_run.cli._screen import BOLD, Screen, two_columns
 from nemo_run.cli._slots import empty_config
 from nemo_run.config import get_type_namespace
 
@@ -160,20 +160,8 @@ class _Help:
         self._two_columns("--help [--docs]", "this text; with docstrings")
 
     def _two_columns(self, left: str, right: str) -> None:
-        column = 34
-        if self._width < column + 20:
-            self.line(f"  {left}")
-            self.line(
-                textwrap.fill(
-                    right, self._width, initial_indent="      ", subsequent_indent="      "
-                )
-            )
-            return
-        lines = textwrap.wrap(right, self._width - column - 2) or [""]
-        first = f"  {left:<{column}}{lines[0]}" if len(left) < column else f"  {left}"
-        self.line(first.rstrip())
-        for rest in lines[1:] if len(left) < column else lines:
-            self.line(" " * (column + 2) + rest)
+        for line in two_columns(left, right, self._width, column=34):
+            self.line(line)
 
     def example(self, entrypoint: Entrypoint, program: str) -> None:
         words = [program]

@@ -19,7 +19,7 @@ STATE_COLOURS = {
 }
 
 _MIN_WIDTH = 20
-_WORTH_CUTTING = 12
+_WORTH_CUTTING = 24
 _GAP = "  "
 
 
@@ -93,6 +93,21 @@ def _columns(stream: TextIO) -> int:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except OSError:
         return 80
+
+
+def two_columns(left: str, right: str, width: int, column: int) -> list[str]:
+    """Return the lines of an entry of a help text, one below the other on a narrow terminal."""
+    import textwrap
+
+    if width < column + _MIN_WIDTH:
+        below = textwrap.wrap(right, max(width - 6, _MIN_WIDTH - 6))
+        return [f"  {left}", *(f"      {line}" for line in below)]
+    lines = textwrap.wrap(right, width - column - 2) or [""]
+    start = " " * (column + 2)
+    if len(left) >= column:
+        return [f"  {left}", *(start + line for line in lines)]
+    first = f"  {left:<{column}}{lines[0]}".rstrip()
+    return [first, *(start + line for line in lines[1:])]
 
 
 def fitted(widths: Sequence[int], available: int | None) -> list[int]:

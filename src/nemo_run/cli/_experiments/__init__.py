@@ -20,20 +20,24 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "list": Command("listing", "all experiments, the newest first", "--state FAILED --since 2d"),
-    "show": Command("showing", "everything that is known of one", "latest"),
-    "status": Command("status", "how its jobs are doing", "latest"),
-    "logs": Command("logs", "what its jobs print", "latest train -f --grep loss"),
-    "wait": Command("waiting", "until all its jobs have ended", "latest --timeout 2h"),
-    "cancel": Command("cancelling", "some or all of its jobs", "latest train eval"),
-    "resume": Command("resuming", "one whose launcher was killed", "latest --detach"),
-    "rerun": Command("rerunning", "one again, with changes", "latest steps=5 --failed"),
-    "diff": Command("differences", "what is different between two", "A B"),
-    "tag": Command("tagging", "add tags to some, or remove them", "latest best paper"),
+    "list": Command(
+        "listing", "list all experiments, the newest first", "--state FAILED --since 2d"
+    ),
+    "show": Command("showing", "show everything that is known of one", "latest"),
+    "status": Command("status", "show how its jobs are doing", "latest"),
+    "logs": Command("logs", "print what its jobs print", "latest train -f --grep loss"),
+    "wait": Command(
+        "waiting", "wait until all its jobs have ended; exits with 1 if one failed", "latest"
+    ),
+    "cancel": Command("cancelling", "end some or all of its jobs", "latest train eval"),
+    "resume": Command("resuming", "go on with one whose launcher was killed", "latest --detach"),
+    "rerun": Command("rerunning", "run one again, with changes", "latest steps=5 --failed"),
+    "diff": Command("differences", "compare two: tasks, executors, environment, code", "A B"),
+    "tag": Command("tagging", "add tags to one, or remove them", "latest best paper"),
     "note": Command("noting", "write a note on one", 'latest "better with warm-up"'),
-    "rm": Command("removing", "forget some that have ended", "A B --yes"),
-    "gc": Command("collecting", "remove what is left over of old ones", "--older-than 30d"),
-    "export": Command("exporting", "the list as JSON or CSV", "--format csv -o runs.csv"),
+    "rm": Command("removing", "remove some that have ended", "A B --yes"),
+    "gc": Command("collecting", "remove old ones that have ended", "--older-than 30d"),
+    "export": Command("exporting", "write the list as JSON or CSV", "--format csv -o runs.csv"),
 }
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import re
-import textwrap
 import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
-from nemo_run.cli._screen import Screen
+from nemo_run.cli._screen import Screen, two_columns
 from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.exceptions import ConfigError
 
 EXPERIMENT_HELP = "id, its beginning, title, handle, or latest"
+_DEFAULT_WIDTH = 100
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
@@ -23,15 +23,25 @@ class Parser(argparse.ArgumentParser):
     """Reads the words of one command; what is wrong with them is a `ConfigError`."""
 
     def __init__(self, program: str, help: str, example: str) -> None:
-        super().__init__(
-            prog=program,
-            description=f"{help[:1].upper()}{help[1:]}.",
-            epilog=f"Example:\n  {program} {example}",
-            formatter_class=_formatter,
-            allow_abbrev=False,
-            add_help=False,
-        )
+        super().__init__(prog=program, allow_abbrev=False, add_help=False)
+        self._help = f"{help[:1].upper()}{help[1:]}."
+        self._example = example
         self.add_argument("--help", "-h", action="store_true", help="this text")
+
+    def format_help(self) -> str:
+        """Return a text that fits a screen; the usual one differs from Python to Python."""
+        width = Screen().width or _DEFAULT_WIDTH
+        words = [action for action in self._actions if not action.option_strings]
+        options = [action for action in self._actions if action.option_strings]
+        options = [*options[1:], options[0]]  # help comes last
+        usage = " ".join(("Usage:", self.prog, *map(_usage, words), "[OPTIONS]"))
+        lines = [usage, "", f"  {self._help}"]
+        for title, actions in (("Words:", words), ("Options:", options)):
+            if actions:
+                lines += ["", title]
+            for action in actions:
+                lines += two_columns(_name(action), action.help or "", width, column=24)
+        return "\n".join((*lines, "", "Example:", f"  {self.prog} {self._example}"))
 
     def read(self, words: Sequence[str]) -> argparse.Namespace | None:
         """Return what the words say; None if they ask for help, which is then printed.
@@ -40,7 +50,7 @@ class Parser(argparse.ArgumentParser):
             ConfigError: a word is wrong, or one is missing.
         """
         if "--help" in words or "-h" in words:
-            Screen().print(self.format_help().rstrip())
+            Screen().print(self.format_help())
             return None
         options, unknown = self.parse_known_intermixed_args(words)
         if unknown:
@@ -67,15 +77,18 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--json", action="store_true", help="for programs to read")
 
 
-def _formatter(prog: str) -> argparse.HelpFormatter:
-    width = Screen().width or 100
-    return _Formatter(prog, width=width, max_help_position=min(30, width // 2))
+def _name(action: argparse.Action) -> str:
+    flags = ", ".join(action.option_strings)
+    if action.nargs == 0:
+        return flags
+    return f"{flags} {action.metavar or '|'.join(action.choices or ())}".strip()
 
 
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        lines = text.splitlines()
-        return "\n".join(textwrap.fill(line, width, subsequent_indent="  ") for line in lines)
+def _usage(action: argparse.Action) -> str:
+    name = str(action.metavar)
+    return {"*": f"[{name} ...]", "+": f"{name} [{name} ...]", "?": f"[{name}]"}.get(
+        str(action.nargs), name
+    )
 
 
 def seconds(text: str) -> float:

@@ -1,0 +1,192 @@
+"""What commands print, letter by letter: for terminals wide and narrow, and for pipes.
+
+With UPDATE_SNAPSHOTS=1 the snapshots are written instead; look at the difference before committing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from tests.cli import commands
+from tests.cli.commands import Result
+
+from nemo_run.cli import _experiments
+from nemo_run.cli._screen import Screen, cut, display_width, fitted, one_line
+
+Command = Callable[..., Result]
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+SCREEN_LINES = 50
+
+
+def check(name: str, text: str) -> None:
+    """Compare with a snapshot."""
+    path = SNAPSHOTS / f"{name}.txt"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def test_the_help_of_the_application(nemorun: Command) -> None:
+    check("help", nemorun("--help").out)
+    assert nemorun().out == nemorun("-h").out
+
+
+def test_the_help_of_experiment_commands(nemorun: Command) -> None:
+    check("experiment-help", nemorun("experiment").out)
+    check("experiment-logs-help", nemorun("experiment", "logs", "--help").out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", _experiments.COMMANDS)
+def test_every_help_fits_a_screen_and_has_an_example(nemorun: Command, name: str) -> None:
+    for width in ("80", "40"):
+        result = nemorun("experiment", name, "--help", env={"COLUMNS": width})
+        assert result.code == 0
+        assert "Example:" in result.out
+        assert max(map(len, result.lines)) <= int(width) or width == "40"
+    assert len(nemorun("experiment", name, "--help").lines) < SCREEN_LINES
+
+
+def test_the_help_of_a_script(fit: Command) -> None:
+    shown = fit("--help")
+    check("fit-help", shown.out)
+    assert shown.code == 0
+    assert len(shown.lines) < 70
+    docs = fit("--help", "--docs", env={"COLUMNS": "60"})
+    check("fit-help-docs-narrow", docs.out)
+
+
+def stored(home: Path, title: str, number: int, states: Mapping[str, float | None]) -> None:
+    """Store an experiment as it is found on disk, with times that do not change."""
+    path = home / "experiments" / title / f"{title}_{1_767_225_600 + number}000000000"
+    (path / "_STATE").mkdir(parents=True)
+    (path / "_CONFIG").touch()
+    for index, (state, took) in enumerate(states.items()):
+        member = {
+            "state": state,
+            "handle": f"local_persistent://nemo_run/{title}-{index}" if took is not None else "",
+            "exit_code": {"SUCCEEDED": 0, "FAILED": 1}.get(state),
+            "started_at": 1_767_225_600 + number if took is not None else None,
+            "ended_at": 1_767_225_600 + number + took if took is not None else None,
+        }
+        (path / "_STATE" / f"{index}.json").write_text(json.dumps({"members": [member]}))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    path = tmp_path / "past"
+    stored(path, "train", 0, {"SUCCEEDED": 3.25})
+    stored(path, "sweep-of-many-things", 60, {"FAILED": 3725.0, "CANCELLED": None})
+    stored(path, "日本", 120, {"UNSUBMITTED": None})
+    labels = path / "experiments" / "train" / "train_1767225600000000000" / "_STATE/labels.json"
+    labels.write_text('{"tags": ["best", "paper"], "note": "\\u001b[31mred"}')
+    return {"NEMORUN_HOME": str(path), "TZ": "UTC"}
+
+
+@pytest.mark.parametrize("columns", ["", "100", "60", "20"])
+def test_lists_fit_the_terminal(nemorun: Command, home: dict[str, str], columns: str) -> None:
+    env = {**home, **({"COLUMNS": columns} if columns else {})}
+    shown = nemorun("experiment", "list", env=env)
+    check(f"list-{columns or 'pipe'}", shown.out)
+    if columns:
+        assert max(map(display_width, shown.lines[:-1])) <= int(columns)
+
+
+def test_data_for_programs_is_as_it_was(nemorun: Command, home: dict[str, str]) -> None:
+    text = nemorun("experiment", "list", "--json", env=home).out
+    check("list-json", text.replace(home["NEMORUN_HOME"], "<home>"))
+
+
+def on_a_terminal(argv: list[str], env: Mapping[str, str]) -> str:
+    """Return what a command shows on a terminal, colours and all."""
+    main, side = pty.openpty()
+    process = subprocess.Popen(
+        argv,
+        stdin=side,
+        stdout=side,
+        stderr=side,
+        env={**os.environ, "TERM": "xterm", **env},
+        close_fds=True,
+    )
+    os.close(side)
+    seen = b""
+    while process.poll() is None or select.select([main], [], [], 0)[0]:
+        if select.select([main], [], [], 0.1)[0]:
+            try:
+                block = os.read(main, 65536)
+            except OSError:  # the other side was closed
+                break
+            if not block:
+                break
+            seen += block
+    os.close(main)
+    process.wait()
+    return seen.decode().replace("\r\n", "\n")
+
+
+def test_colours_are_for_terminals_that_want_them(home: dict[str, str]) -> None:
+    argv = [str(commands.BIN / "nemorun"), "experiment", "list"]
+    env = {**home, "COLUMNS": "100"}
+    coloured = on_a_terminal(argv, env)
+    assert "\033[31mFAILED\033[0m" in coloured
+    plain = on_a_terminal(argv, {**env, "NO_COLOR": "1"})
+    assert "\033" not in plain
+    assert re.sub("\033\\[[0-9;]*m", "", coloured) == plain
+    assert "\033" not in on_a_terminal(argv, {**env, "TERM": "dumb"})
+
+
+def test_texts_of_others_cannot_steer_the_terminal(nemorun: Command, home: dict[str, str]) -> None:
+    found = nemorun("experiment", "note", "train", env=home)
+    assert found.out.endswith(": \\x1b[31mred\n")
+
+
+def test_the_question_is_asked_on_a_terminal() -> None:
+    main, side = pty.openpty()
+    script = [sys.executable, str(commands.SCRIPTS / "kinds.py"), "--no-yes"]
+    process = subprocess.Popen(script, stdin=side, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    os.close(side)
+    os.write(main, b"y\n")
+    out, err = process.communicate(timeout=60)
+    os.close(main)
+    assert (process.returncode, b"Continue? [y/N]" in err) == (0, True)
+    assert b"integer: 0" in out
+
+
+@pytest.mark.parametrize(
+    ("available", "widths"),
+    [
+        (None, [30, 9, 40]),
+        (83, [30, 9, 40]),
+        (70, [30, 9, 27]),
+        (67, [30, 9, 24]),
+        (60, [30, 9, 0]),
+        (35, [30, 0, 0]),
+        (20, [20, 0, 0]),
+    ],
+)
+def test_columns_are_cut_then_dropped_from_the_right(
+    available: int | None, widths: list[int]
+) -> None:
+    assert fitted([30, 9, 40], available) == widths
+
+
+def test_widths_are_those_people_see() -> None:
+    assert [display_width(text) for text in ("abc", "日本", "e\u0301")] == [3, 4, 1]
+    assert [cut("日本語", width) for width in (6, 5, 2, 1)] == ["日本語", "日本…", "…", "…"]
+    assert one_line("a\n b\x1b[0m") == "a b\\x1b[0m"
+
+
+def test_a_pipe_has_no_width(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w") as file:
+        assert (Screen(file, {}).width, Screen(file, {}).coloured) == (None, False)
+        assert Screen(file, {"COLUMNS": "33"}).width == 33
