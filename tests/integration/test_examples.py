@@ -20,6 +20,17 @@ SHOWN: dict[str, tuple[str, ...]] = {
         r"alarm +SUCCEEDED +0",
         r"as an exception: Job right FAILED with exit code 3",
     ),
+    "hello_world": (
+        r"Dry run for task hello_world:greet",
+        r"hello agent 7 and somebody 42",
+        r"greet/0 good morning agent 7 and somebody 42",
+    ),
+    "history": (
+        r"jobs: \['work', 'work_1'\]",
+        r"states: \['SUCCEEDED', 'SUCCEEDED'\]",
+        r"runs: 2\nfirst rate: 0\.2\nfirst rate: 0\.5",
+    ),
+    "sweep": (r"rate 0\.\d+, width \d+", r"4 jobs: rate=0\.1,width=8, .*rate=0\.01,width=16"),
     "group": (r"the group: FAILED",),
     "plugin": (r"2 steps, SMOKE_TEST=1", r"the task itself still has 1000 steps"),
     "reset": (r"reset_\d+\nrate is 0\.1\nreset_\d+\nrate is 0\.5",),
