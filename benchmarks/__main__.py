@@ -30,6 +30,7 @@ NAMES = (
     "logs",
     "history",
     "packing",
+    "command_line",
 )
 
 
