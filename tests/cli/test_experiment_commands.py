@@ -33,11 +33,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "def train(rate: float = 0.1, fail: bool = False):\n"
         "    print('rate', rate); print('loss', rate * 2)\n"
         "    if fail: sys.exit(3)\n"
+        "class Unimportable(run.Plugin):\n"
+        "    def setup(self, task, executor): pass\n"
         "def launch(title, **options):\n"
         "    secret = {'API_TOKEN': 'hunter2', 'PLAIN': options.pop('plain', 'x')}\n"
         "    executor = run.LocalExecutor(env_vars=secret)\n"
         "    with run.Experiment(title, executor=executor) as experiment:\n"
-        "        first = experiment.add(run.Partial(train, **options), name='train')\n"
+        "        first = experiment.add(run.Partial(train, **options), name='train',\n"
+        "                               plugins=[Unimportable()])\n"
         "        experiment.add(run.Script(inline='echo evaluated'), name='eval',\n"
         "                       dependencies=[first])\n"
         "        experiment.run()\n"
@@ -143,7 +146,7 @@ def test_wrong_words_are_one_clear_line(experiment: Command, words: list[str], s
 
 def test_status_shows_states_exit_codes_and_a_summary(experiment: Command) -> None:
     shown = experiment("status", "bad")
-    assert shown.code == 0
+    assert (shown.code, shown.err) == (0, "")
     train, evaluate = (line.split() for line in shown.lines[2:4])
     assert train[:5] == ["0", "train", "FAILED", "LocalExecutor", "3"]
     assert evaluate[:4] == ["1", "eval", "CANCELLED", "LocalExecutor"]

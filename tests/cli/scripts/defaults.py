@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import fit as base  # type: ignore[import-not-found]  # a script beside this one
@@ -19,7 +18,7 @@ if __name__ == "__main__":
         base.fit,
         default_factory=usual,
         default_executor=run.Config(run.LocalExecutor, env_vars={"FIT_ENV": "default"}),
-        default_plugins=None if "wrong" in sys.argv[-1] else run.Config(base.Multiply, by=10),
+        default_plugins=run.Config(base.Multiply, by=10),
         cmd_defaults={"skip_confirmation": True},
     )
     print("and on it goes")

@@ -11,8 +11,6 @@ from nemo_run.cli._experiments._finding import find, find_jobs
 from nemo_run.cli._screen import Screen
 from nemo_run.exceptions import NemoRunError
 
-_ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
-
 
 def arguments(parser: Parser) -> None:
     parser.experiment()
@@ -39,7 +37,8 @@ def run(options: argparse.Namespace) -> int:
     for job in reversed(wanted):
         experiment.cancel(job)
     statuses = experiment.status(return_dict=True) or {}
-    left = [job for job in wanted if statuses[job]["status"].name not in _ENDED]
+    ended = dict(zip(ids, (state.ended for state in experiment._look_again()), strict=True))
+    left = [job for job in wanted if not ended[job]]
     screen = Screen()
     if options.json:
         screen.print(as_json({job: statuses[job]["status"].name for job in wanted}))

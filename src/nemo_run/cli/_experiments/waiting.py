@@ -12,7 +12,6 @@ from nemo_run.cli._experiments._finding import find
 from nemo_run.cli._screen import Screen
 from nemo_run.exceptions import NemoRunError
 
-_ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.1, 10.0
 
 
@@ -51,29 +50,26 @@ def wait_for(path: str, deadline: float | None) -> dict[str, dict[str, Any]]:
     experiment = open_experiment(path)
     pause_s = _FIRST_PAUSE_S
     while True:
-        statuses = experiment.status(return_dict=True) or {}
-        waiting = [job for job, state in statuses.items() if not _has_ended(state)]
+        # Not by name: a job that nobody knows anything of is UNKNOWN, and will not end.
+        states = zip(experiment.jobs, experiment._look_again(), strict=True)
+        waiting = [(job.id, state) for job, state in states if not state.ended]
         if not waiting:
-            return statuses
+            return experiment.status(return_dict=True) or {}
+        names = ", ".join(job for job, _ in waiting)
         if deadline is not None and time.monotonic() > deadline:
             raise NemoRunError(
                 f"{plural(len(waiting), 'job')} of {experiment._id} had not ended in time: "
-                f"{', '.join(waiting)}. They go on."
+                f"{names}. They go on."
             )
-        if not any(statuses[job]["handle"] for job in waiting) and experiment._is_abandoned():
+        if not any(state.launched for _, state in waiting) and experiment._is_abandoned():
             raise NemoRunError(
                 f"{plural(len(waiting), 'job')} of {experiment._id} were never started, and nobody "
-                f"is left to start them: {', '.join(waiting)}. Go on with "
+                f"is left to start them: {names}. Go on with "
                 f"`nemorun experiment resume {experiment._id}`."
             )
         left_s = _LAST_PAUSE_S if deadline is None else max(0.05, deadline - time.monotonic())
         time.sleep(min(pause_s, left_s))
         pause_s = min(pause_s * 1.3, _LAST_PAUSE_S if _is_remote(experiment) else 0.5)
-
-
-def _has_ended(state: dict[str, Any]) -> bool:
-    # What nobody knows anything of will not end; its message says so.
-    return state["status"].name in (*_ENDED, "UNKNOWN")
 
 
 def _is_remote(experiment: Any) -> bool:
