@@ -156,12 +156,14 @@ def test_status_shows_states_exit_codes_and_a_summary(experiment: Command) -> No
     assert one["jobs"]["eval"]["message"] == "not started: train FAILED"
 
 
-def test_show_tells_everything_but_secrets(experiment: Command) -> None:
+def test_show_tells_everything_but_secrets(experiment: Command, home: Path) -> None:
     text = experiment("show", "latest").out
     assert "    rate = 0.2" in text.splitlines()
     assert "  Depends on: train" in text.splitlines()
     assert "hunter2" not in text
     data = experiment("show", "latest", "train", "--json").json()
+    assert data["provenance"]["cwd"] == str(home.parent)
+    assert "Called: " in text
     assert [job["id"] for job in data["jobs"]] == ["train"]
     assert data["jobs"][0]["task"] == {"_target_": "__main__.train", "rate": 0.2}
     assert data["jobs"][0]["executor"]["env_vars"] == {"API_TOKEN": "***", "PLAIN": "y"}
@@ -356,7 +358,9 @@ def test_old_experiments_are_collected_after_a_dry_run(own_home: Path, nemorun: 
     nemorun("experiment", "tag", "tagged", "keep")
     words = ("experiment", "gc", "--older-than", "0s", "--keep-tagged")
     dry = nemorun(*words)
-    assert dry.lines[-1] == "1 experiment would be removed; say --yes to do it"
+    assert dry.lines[-1] == (
+        "1 experiment and 0 archives of code (0.0 MB) would be removed; say --yes to do it"
+    )
     assert len(nemorun("experiment", "list", "--ids").lines) == 3
     assert nemorun(*words, "--yes", "--json").json()["removed"] is True
     left = nemorun("experiment", "list", "--json").json()
@@ -374,3 +378,46 @@ def test_what_is_read_by_nobody_ends_quietly(experiment: Command, home: Path) ->
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "[\n", "")
+
+
+def test_code_is_compared_run_again_as_recorded_and_collected(
+    own_home: Path, nemorun: Command, here: Path
+) -> None:
+    repository = here / "repository"
+    repository.mkdir()
+    launch = repository / "launch.py"
+
+    def launched(line: str) -> None:
+        launch.write_text(
+            "import nemo_run as run\n"
+            f"{line}\n"
+            "executor = run.LocalExecutor(packager=run.GitArchivePackager())\n"
+            "with run.Experiment('coded', executor=executor) as e:\n"
+            "    e.add(run.Script('say.sh'), name='say')\n"
+            "    e.run()\n"
+        )
+        (repository / "say.sh").write_text(f"echo {line}\n")
+        git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+        for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", line]):
+            assert commands.run([*git, *words], cwd=repository).code == 0
+        done = commands.run([commands.BIN / "python", launch], cwd=repository)
+        assert done.code == 0, done.err
+
+    launched("first = 1")
+    launched("second = 2")
+    new, old = nemorun("experiment", "list", "--ids").lines
+    shown = nemorun("experiment", "diff", old, new)
+    assert shown.lines[-3:] == [
+        "launching script",
+        "  - line 2 = first = 1",
+        "  + line 2 = second = 2",
+    ]
+    found = nemorun("experiment", "diff", old, new, "--json").json()["differences"]["code"]
+    assert [change["path"] for change in found] == ["archive of say", "commit"]
+
+    again = nemorun("experiment", "rerun", old, "--code", "recorded", "--json")
+    assert again.code == 0, again.err
+    assert nemorun("experiment", "logs", again.json()["id"]).out == "first = 1\n"
+    everything = nemorun("experiment", "gc", "--older-than", "0s", "--yes", "--json").json()
+    assert (len(everything["experiments"]), len(everything["archives"])) == (3, 2)
+    assert not [path for path in (own_home / "archives").rglob("*") if path.is_file()]

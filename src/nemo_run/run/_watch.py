@@ -130,7 +130,7 @@ class Watch:
     def wait(self) -> None:
         """Wait until every job has ended; where nobody is left to start some, say so and return."""
         while waiting := [state for state in self.states() if not state.ended]:
-            if not any(state.launched for state in waiting) and self._is_abandoned():
+            if not any(state.launched for state in waiting) and self.is_abandoned():
                 self._console.print(
                     f"{len(waiting)} jobs were never started, and nobody is left to start them. "
                     "Call resume()."
@@ -138,7 +138,7 @@ class Watch:
                 return
             time.sleep(0.1)
 
-    def _is_abandoned(self) -> bool:
+    def is_abandoned(self) -> bool:
         """Tell whether jobs wait to be started and nobody is there to do it."""
         with self._directory.conducting() as nobody_conducts:
             # Looked at again: the last conductor may have ended well since.

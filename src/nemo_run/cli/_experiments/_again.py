@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from nemo_run._fiddle import fdl
 from nemo_run.cli._grammar import Override, parse_override
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 _EXECUTOR = "run.executor."
 
 
-def again(experiment: Experiment, jobs: Collection[str], words: Sequence[str] = ()) -> Experiment:
+def again(
+    experiment: Experiment,
+    jobs: Collection[str],
+    words: Sequence[str] = (),
+    code: Literal["today", "recorded"] = "today",
+) -> Experiment:
     """Return the experiment, reset, with only these jobs and with overrides applied to all tasks.
 
     What a job depended on and is not run again counts as done. Overrides that begin with
@@ -45,7 +50,7 @@ def again(experiment: Experiment, jobs: Collection[str], words: Sequence[str] = 
     if for_executors:
         for job in kept:
             _change_executors(job, for_executors)
-    return experiment.reset()
+    return experiment.reset(code=code)
 
 
 def _check_changeable(task: Any) -> None:

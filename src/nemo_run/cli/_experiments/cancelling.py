@@ -33,12 +33,14 @@ def run(options: argparse.Namespace) -> int:
     if options.dependencies:
         needed = {job.id: job.dependencies for job in experiment.jobs}
         wanted = _with_dependencies(wanted, needed)
+    errors = []
     # The last first: whatever waits for a job that is cancelled is not to be started meanwhile.
     for job in reversed(wanted):
-        experiment.cancel(job)
+        try:
+            experiment.cancel(job, check=True)
+        except NemoRunError as err:
+            errors.append(f"{job} could not be cancelled: {err}")
     statuses = experiment.status(return_dict=True) or {}
-    ended = dict(zip(ids, (state.ended for state in experiment._look_again()), strict=True))
-    left = [job for job in wanted if not ended[job]]
     screen = Screen()
     if options.json:
         screen.print(as_json({job: statuses[job]["status"].name for job in wanted}))
@@ -48,8 +50,8 @@ def run(options: argparse.Namespace) -> int:
         others = {job: s for job, s in statuses.items() if job not in wanted}
         if others:
             screen.print(f"Others go on as they are: {status.summary(others)}. See --all.")
-    if left:
-        raise NemoRunError(f"Not ended yet: {', '.join(left)}. Try again, and see the messages.")
+    if errors:
+        raise NemoRunError(" ".join(errors))
     return 0
 
 

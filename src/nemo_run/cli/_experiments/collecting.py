@@ -1,9 +1,13 @@
-"""Remove what is left over of old experiments; without ``--yes`` only what it would be is said."""
+"""Remove old experiments, what they left at backends, and archives of code that nobody names.
+
+Without ``--yes`` only what it would be is said.
+"""
 
 from __future__ import annotations
 
 import argparse
 import time
+from datetime import timedelta
 
 from nemo_run.cli._experiments import _summaries, removing
 from nemo_run.cli._experiments._arguments import Parser, as_json, plural, seconds
@@ -20,7 +24,10 @@ def arguments(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    before = time.time() - seconds(options.older_than)
+    from nemo_run.run.archives import gc
+
+    age_s = seconds(options.older_than)
+    before = time.time() - age_s
     old = [place for place in places() if place.created_at < before]
     entries = _summaries.refreshed([place.entry() for place in old])
     chosen = [
@@ -30,14 +37,25 @@ def run(options: argparse.Namespace) -> int:
     ]
     for entry in chosen if options.yes else ():
         removing.remove(entry)
+    archives = gc(older_than=timedelta(seconds=age_s), dry_run=not options.yes)
+    size_bytes = sum(archive.size_bytes for archive in archives)
     screen = Screen()
     if options.json:
-        screen.print(as_json({"removed": options.yes, "experiments": [e.id for e in chosen]}))
+        data = {
+            "removed": options.yes,
+            "experiments": [entry.id for entry in chosen],
+            "archives": [str(archive.path) for archive in archives],
+            "archive_bytes": size_bytes,
+        }
+        screen.print(as_json(data))
         return 0
     for entry in chosen:
         screen.print(_line(entry))
+    for archive in archives:
+        screen.print(str(archive.path))
+    found = f"{plural(len(chosen), 'experiment')} and {plural(len(archives), 'archive')}"
     done = "removed" if options.yes else "would be removed; say --yes to do it"
-    screen.print(f"{plural(len(chosen), 'experiment')} {done}")
+    screen.print(f"{found} of code ({size_bytes / 1e6:.1f} MB) {done}")
     return 0
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import hashlib
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,9 @@ from nemo_run.cli._experiments._arguments import EXPERIMENT_HELP, Parser, as_jso
 from nemo_run.cli._experiments._finding import Place, find
 from nemo_run.cli._screen import CYAN, GREEN, RED, Screen, one_line
 from nemo_run.run import _catalogue
+from nemo_run.run._provenance import Provenance, known_provenance
+
+_SCRIPT = "__main__.py"
 
 Difference = tuple[str, str | None, str | None]
 
@@ -29,6 +35,7 @@ def run(options: argparse.Namespace) -> int:
         subject: difference(before.get(subject, {}), after.get(subject, {}))
         for subject in dict.fromkeys((*before, *after))
     }
+    found["launching script"] = text_difference(_text(first, _SCRIPT), _text(second, _SCRIPT))
     found = {subject: changes for subject, changes in found.items() if changes}
     screen = Screen()
     if options.json:
@@ -59,6 +66,20 @@ def difference(before: Mapping[str, str], after: Mapping[str, str]) -> list[Diff
     return [(path, a, b) for path, a, b in changes if a != b]
 
 
+def text_difference(before: str, after: str) -> list[Difference]:
+    """Return the lines that one text has and the other has not, with their numbers."""
+    import difflib
+
+    old, new = before.splitlines(), after.splitlines()
+    changes: list[Difference] = []
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    for kind, start, end, new_start, new_end in matcher.get_opcodes():
+        if kind != "equal":
+            changes += [(f"line {n + 1}", old[n], None) for n in range(start, end)]
+            changes += [(f"line {n + 1}", None, new[n]) for n in range(new_start, new_end)]
+    return changes
+
+
 def facts(place: Place) -> dict[str, dict[str, str]]:
     """Return what there is to compare of an experiment, by subject and path."""
     found: dict[str, dict[str, str]] = {}
@@ -70,8 +91,30 @@ def facts(place: Place) -> dict[str, dict[str, str]]:
         found[f"job {job.id}: environment"] = _plain.flat(environment) if environment else {}
         found[f"job {job.id}: dependencies"] = {name: "needed" for name in job.dependencies}
     found["nemo_run"] = {"version": _text(place, "_VERSION").strip()}
-    script = _text(place, "__main__.py")
-    found["launching script"] = {f"line {n}": line for n, line in enumerate(script.splitlines(), 1)}
+    provenance = known_provenance(Path(place.path))
+    if provenance is not None:
+        found["code"] = _code(provenance, place)
+        found["call"] = {
+            "command": shlex.join(provenance.argv),
+            "directory": provenance.cwd,
+            "host": provenance.host,
+            "python": f"{provenance.python} ({provenance.executable})",
+        }
+        found["packages"] = dict(provenance.packages)
+    return found
+
+
+def _code(provenance: Provenance, place: Place) -> dict[str, str]:
+    """Return what is known of the code that ran; changes that were not committed by their hash."""
+    found = {f"archive of {job}": kept.sha256 for job, kept in provenance.archives.items()}
+    if provenance.git is not None:
+        git = provenance.git
+        found |= {"commit": git.commit, "branch": git.branch}
+        found |= {f"changed {name}": "not committed" for name in git.changed}
+        found |= {f"untracked {name}": "not committed" for name in git.untracked}
+        patch = _text(place, git.patch) if git.patch else ""
+        if patch:
+            found["uncommitted changes"] = hashlib.sha256(patch.encode()).hexdigest()
     return found
 
 
@@ -81,8 +124,6 @@ def _named(name: str, flat: dict[str, str]) -> dict[str, str]:
 
 def _without_environment(executor: Any) -> tuple[Any, Any]:
     """Take the environment out of a stored executor; several of them are left as they are."""
-    import dataclasses
-
     arguments = getattr(executor, "arguments", None)
     if arguments is None:
         return None, executor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import shutil
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from nemo_run.cli._experiments import _summaries
 from nemo_run.cli._experiments._arguments import Parser, as_json, plural
 from nemo_run.cli._experiments._finding import find
 from nemo_run.cli._screen import Screen
-from nemo_run.exceptions import ConfigError, RecordError
+from nemo_run.exceptions import ConfigError, NemoRunError, RecordError
 from nemo_run.run._catalogue import Entry
+
+log = logging.getLogger(__name__)
 
 
 def arguments(parser: Parser) -> None:
@@ -58,11 +61,12 @@ def check_removable(entry: Entry) -> None:
 
 
 def remove(entry: Entry) -> None:
-    """Delete the directory of an experiment and the records of its jobs.
+    """Delete the directory of an experiment, the records of its jobs and what they left behind.
 
     Raises:
         RecordError: a part of it could not be deleted; it is then still listed.
     """
+    _clean_up_backends(entry)
     store = JobStore()
     for job in entry.jobs:
         for handle in job.handles:
@@ -81,3 +85,19 @@ def remove(entry: Entry) -> None:
         ) from err
     if not any(path.parent.iterdir()):
         path.parent.rmdir()
+
+
+def _clean_up_backends(entry: Entry) -> None:
+    """Let executors remove what jobs left at their backends; trouble is only logged."""
+    from nemo_run.cli._experiments._opening import open_experiment
+
+    if not any(job.handles for job in entry.jobs):
+        return
+    try:
+        experiment = open_experiment(entry.path)
+        experiment.status(return_dict=True)
+    except NemoRunError as err:
+        log.warning("%s: what its jobs left behind cannot be looked for: %s", entry.id, err)
+        return
+    for job in experiment.jobs:
+        job.cleanup()

@@ -19,6 +19,9 @@ def arguments(parser: Parser) -> None:
     )
     parser.add_argument("--job", action="append", metavar="JOB", help="only this; may be repeated")
     parser.add_argument("--failed", action="store_true", help="only what did not succeed")
+    parser.add_argument(
+        "--code", choices=("today", "recorded"), default="today", help="of which time; today's"
+    )
     parser.add_argument("--detach", action="store_true", help="return once it is launched")
     parser.add_argument("--dryrun", action="store_true", help="only show what would be submitted")
     parser.add_argument("--tail-logs", action="store_true", help="print the logs while waiting")
@@ -38,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     chosen = _chosen(options, list(statuses), statuses)
     if not chosen:
         raise ConfigError(f"All jobs of {place.id} succeeded; there is nothing to run again.")
-    new = again(old, chosen, options.words)
+    new = again(old, chosen, options.words, options.code)
     with new:
         if options.dryrun:
             new.dryrun()

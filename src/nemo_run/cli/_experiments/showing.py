@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from nemo_run.cli._experiments._finding import find, find_jobs
 from nemo_run.cli._screen import Screen, one_line
 from nemo_run.run import _catalogue
 from nemo_run.run._catalogue import Entry, JobSummary, StoredJob
+from nemo_run.run._provenance import known_provenance
 
 
 def arguments(parser: Parser) -> None:
@@ -30,9 +33,14 @@ def run(options: argparse.Namespace) -> int:
     screen = Screen()
     if options.json:
         jobs = [_job_data(stored[index], _state(entry, index)) for index in chosen]
-        screen.print(
-            as_json({**_summaries.as_data(entry), "version": _version(entry), "jobs": jobs})
-        )
+        provenance = known_provenance(Path(entry.path))
+        data = {
+            **_summaries.as_data(entry),
+            "version": _version(entry),
+            "provenance": dataclasses.asdict(provenance) if provenance else None,
+            "jobs": jobs,
+        }
+        screen.print(as_json(data))
         return 0
     for label, value in _about(entry):
         if value:
@@ -64,6 +72,11 @@ def _about(entry: Entry) -> Iterator[tuple[str, str]]:
     yield "Tags", " ".join(entry.labels.tags)
     yield "Note", entry.labels.note
     yield "Version", _version(entry)
+    provenance = known_provenance(Path(entry.path))
+    if provenance is not None:
+        yield "Code", provenance.code
+        yield "Called", f"{shlex.join(provenance.argv)} in {provenance.cwd}"
+        yield "By", f"{provenance.user} on {provenance.host}, Python {provenance.python}"
     yield "Directory", entry.path
 
 

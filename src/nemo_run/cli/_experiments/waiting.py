@@ -51,7 +51,7 @@ def wait_for(path: str, deadline: float | None) -> dict[str, dict[str, Any]]:
     pause_s = _FIRST_PAUSE_S
     while True:
         # Not by name: a job that nobody knows anything of is UNKNOWN, and will not end.
-        states = zip(experiment.jobs, experiment._look_again(), strict=True)
+        states = zip(experiment.jobs, experiment._watch.states(), strict=True)
         waiting = [(job.id, state) for job, state in states if not state.ended]
         if not waiting:
             return experiment.status(return_dict=True) or {}
@@ -61,7 +61,7 @@ def wait_for(path: str, deadline: float | None) -> dict[str, dict[str, Any]]:
                 f"{plural(len(waiting), 'job')} of {experiment._id} had not ended in time: "
                 f"{names}. They go on."
             )
-        if not any(state.launched for _, state in waiting) and experiment._is_abandoned():
+        if not any(state.launched for _, state in waiting) and experiment._watch.is_abandoned():
             raise NemoRunError(
                 f"{plural(len(waiting), 'job')} of {experiment._id} were never started, and nobody "
                 f"is left to start them: {names}. Go on with "
