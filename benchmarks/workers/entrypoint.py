@@ -1,7 +1,6 @@
 """A script with a command, a class and a factory, for every candidate alike."""
 
-from __future__ import annotations
-
+# Without annotations from the future, which NeMo Run 0.11.1 cannot read here.
 from dataclasses import dataclass
 
 import nemo_run as run

@@ -45,7 +45,7 @@ def test_commands_options_and_experiments_are_offered(home: Path) -> None:
     assert candidates(["experiment", "list", "--state"], "F") == ["FAILED"]
     assert candidates(["experiment", "logs"], "--f") == ["--follow"]
     assert candidates(["completion"], "") == ["bash", "fish", "zsh"]
-    assert candidates(["nonsense"], "") == ["--help"]
+    assert "--help" in candidates(["nonsense"], "")
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ def test_nothing_else_is_printed_at_the_start(fit: Command) -> None:
     assert fit("net=small_net", "--yes").lines[0] == "Dry run for task fit:fit:"
 
 
+@pytest.mark.slow
 def test_a_dry_run_shows_arguments_and_requests_and_leaves_nothing(
     fit: Command, here: Path
 ) -> None:
@@ -46,6 +47,7 @@ def test_a_dry_run_shows_arguments_and_requests_and_leaves_nothing(
     assert not list((here / "home").rglob("_CONFIG"))
 
 
+@pytest.mark.slow
 def test_exports_are_written_and_can_be_fed_back(fit: Command, here: Path) -> None:
     wrote = fit(
         *("net=small_net", "net.depth=3", "steps=4", "data=two_files"),
@@ -62,6 +64,7 @@ def test_exports_are_written_and_can_be_fed_back(fit: Command, here: Path) -> No
         assert report["steps"] == 5
 
 
+@pytest.mark.slow
 def test_a_part_can_be_exported_and_used(fit: Command) -> None:
     assert fit("net=small_net", "--to-toml", "net.toml:net").code == 0
     assert fit("net=@net.toml", "net.depth=3", "--yes").answer()["net"] == {"width": 4, "depth": 3}
@@ -69,6 +72,7 @@ def test_a_part_can_be_exported_and_used(fit: Command) -> None:
     assert (gone.code, gone.err) == (2, "Error: The task has no 'nett' to write to x.yaml.\n")
 
 
+@pytest.mark.slow
 def test_a_file_can_hold_factories_sections_operators_and_how_to_run(
     fit: Command, here: Path
 ) -> None:
@@ -86,6 +90,7 @@ def test_a_file_can_hold_factories_sections_operators_and_how_to_run(
     assert "Entering Experiment from-file" in result.out
 
 
+@pytest.mark.slow
 def test_a_section_of_a_file_can_be_a_value_and_a_file_a_starting_point(
     fit: Command, here: Path
 ) -> None:
