@@ -100,6 +100,10 @@ def test_what_is_not_known_is_an_error(
     assert result.code == 2
 
 
+def test_help_calls_the_program_as_the_user_did(nemorun: Command) -> None:
+    assert nemorun("--help", program="nemo").out.startswith("Usage: nemo [--lazy]")
+
+
 def test_the_package_can_be_run_as_a_module(here: Path) -> None:
     result = commands.run([sys.executable, "-m", "nemo_run", "--version"], cwd=here)
     assert (result.code, result.out) == (0, "0.12.0\n")
@@ -131,6 +135,15 @@ def test_lazy_commands_cannot_be_looked_at(lab: Path, nemorun: Command) -> None:
         assert (result.code, f"--lazy and {flag} exclude each other" in result.err) == (2, True)
     nowhere = nemorun("--lazy", "lab", "measure")
     assert (nowhere.code, "run.executor=NAME" in nowhere.err) == (2, True)
+
+
+def test_a_lazy_command_is_exported_as_the_command_itself_reads_it(
+    lab: Path, nemorun: Command, here: Path
+) -> None:
+    assert nemorun("--lazy", "lab", "measure", "x=3", "--to-yaml", "lazy.yaml").code == 0
+    assert "lazy.yaml" not in (here / "lazy.yaml").read_text()
+    again = nemorun("lab", "measure", "--yaml", "lazy.yaml", "name=b", "--yes")
+    assert (again.code, again.lines[-1]) == (0, "measured 3 b")
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ WORDS = {
     "old_style=['a', \"b\"]": "['a', 'b']",
     "table={'a': 1}": "{'a': 1}",
     "old_table={'a': 1}": "{'a': 1.0}",
+    "entries.a=1": "{'a': 1}",
     "plain_list=[1, 'x']": "[1, 'x']",
     "plain_dict={'a': [1]}": "{'a': [1]}",
     "maybe=None": "None",

@@ -23,6 +23,7 @@ def test_a_plan_shows_the_request_of_a_script_and_hides_secrets(
     assert result.code == 0, result.err
     assert "fdl_runner" in result.out
     assert "'DB_PASSWORD': '***'" in result.out
+    assert f"{here}/home/experiments/fit/fit_" in result.out, "paths are not broken into lines"
     assert "hunter2" not in result.out + result.err
     assert not list((here / "home").rglob("_CONFIG")), "nothing is left of it"
 

@@ -36,6 +36,16 @@ def special() -> run.Config[run.LocalExecutor]:
     return run.Config(run.LocalExecutor, retries=9)
 
 
+@dataclass(kw_only=True)
+class OtherExecutor(run.LocalExecutor):
+    colour: str = "blue"
+
+
+@run.cli.factory
+def other() -> run.Config[OtherExecutor]:
+    return run.Config(OtherExecutor)
+
+
 def job(x: int = 1, y: str = "") -> None: ...
 
 
@@ -66,6 +76,7 @@ def test_executors_and_plugins_can_be_asked_for_by_name() -> None:
     assert context.parse_executor("here", "nodes=2") == run.LocalExecutor(nodes=2)
     assert context.parse_executor("special") == run.LocalExecutor(retries=9)
     assert context.parse_executor("none") is None
+    assert context.parse_executor("other", "colour=red") == OtherExecutor(colour="red")
     assert context.parse_plugin("mark", "word=y") == [Mark(word="y")]
     assert context.parse_plugin("[mark, mark()]") == [Mark(), Mark()]
     with pytest.raises(ValueError, match="Did you mean 'here'"):

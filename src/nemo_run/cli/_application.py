@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -191,7 +190,7 @@ def _print_rows(screen: Screen, rows: Sequence[tuple[str, str]]) -> None:
         screen.print(cut(line, screen.width) if screen.width else line)
 
 
-def program_name() -> str:
-    """Return how this process was called, for its own help texts."""
-    name = Path(sys.argv[0]).name
-    return name if name in ("nemo", "nemorun") else PROGRAM
+def program_name(called: str) -> str:
+    """Return what to call ourselves in help texts, given how we were called."""
+    name = Path(called).name
+    return name if name in ("nemo", PROGRAM) else PROGRAM

@@ -12,6 +12,7 @@ from rich.text import Text
 from torchx.specs import AppState, parse_app_handle
 
 from nemo_run.run._directory import JobState
+from nemo_run.run._durations import elapsed
 from nemo_run.run._provenance import Provenance
 from nemo_run.run.job import Job, JobGroup
 
@@ -90,18 +91,7 @@ def print_requests(console: Console, job: Job | JobGroup, requests: Sequence[obj
     """Print what would be submitted for a job."""
     rule(console, f"[DRYRUN] {'Task Group' if isinstance(job, JobGroup) else 'Task'} {job.id}")
     for request in requests:
-        console.print(str(request), markup=False, highlight=False)
-
-
-def elapsed(seconds: float | None) -> str:
-    """Return a duration as people write it: 3.2 s, 5:07, 1:00:00."""
-    if seconds is None:
-        return ""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+        console.print(str(request), markup=False, highlight=False, soft_wrap=True)
 
 
 class Progress:

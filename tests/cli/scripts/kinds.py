@@ -32,6 +32,7 @@ def kinds(
     old_style: List[str] = [],  # noqa: B006, UP006
     table: dict[str, int] = {},  # noqa: B006
     old_table: Dict[str, float] = {},  # noqa: B006, UP006
+    entries: dict[str, int] = {},  # noqa: B006
     plain_list: list = [],  # noqa: B006
     plain_dict: dict = {},  # noqa: B006
     maybe: Optional[int] = 1,  # noqa: UP045

@@ -55,17 +55,6 @@ def duration_s(entry: Entry) -> float | None:
     return round(max(0.0, (entry.ended_at or time.time()) - entry.started_at), 3)
 
 
-def elapsed(seconds: float | None) -> str:
-    """Return a duration as people write it: 3.2 s, 5:07, 1:00:00."""
-    if seconds is None:
-        return ""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
 def counted(states: Mapping[str, int]) -> str:
     """Return how many jobs are in which state: ``3 SUCCEEDED, 1 FAILED``."""
     return ", ".join(f"{count} {state}" for state, count in states.items()) or "no jobs"

@@ -13,6 +13,7 @@ from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.exceptions import ConfigError, RecordError
 from nemo_run.run import _catalogue
 from nemo_run.run._catalogue import Entry
+from nemo_run.run._durations import elapsed
 
 STATES = (
     "UNSUBMITTED",
@@ -72,7 +73,7 @@ def _row(entry: Entry) -> Sequence[str]:
         f"{done}/{len(entry.jobs)}",
         ",".join(map(_summaries.executor_name, entry.executors)),
         _summaries.when(entry.created_at),
-        _summaries.elapsed(_summaries.duration_s(entry)),
+        elapsed(_summaries.duration_s(entry)),
         " ".join(entry.labels.tags),
     )
 

@@ -15,6 +15,7 @@ from nemo_run.cli._experiments._finding import find, find_jobs
 from nemo_run.cli._screen import Screen, one_line
 from nemo_run.run import _catalogue
 from nemo_run.run._catalogue import Entry, JobSummary, StoredJob
+from nemo_run.run._durations import elapsed
 from nemo_run.run._provenance import known_provenance
 
 
@@ -68,7 +69,7 @@ def _about(entry: Entry) -> Iterator[tuple[str, str]]:
     yield "Created", _summaries.when(entry.created_at)
     yield "Started", _summaries.when(entry.started_at)
     yield "Ended", _summaries.when(entry.ended_at)
-    yield "Took", _summaries.elapsed(_summaries.duration_s(entry))
+    yield "Took", elapsed(_summaries.duration_s(entry))
     yield "Tags", " ".join(entry.labels.tags)
     yield "Note", entry.labels.note
     yield "Version", _version(entry)
@@ -100,7 +101,7 @@ def _print_job(screen: Screen, index: int, job: StoredJob, state: JobSummary) ->
     took = None
     if state.started_at is not None and state.ended_at is not None:
         took = state.ended_at - state.started_at
-    ended = [state.state, _summaries.elapsed(took)]
+    ended = [state.state, elapsed(took)]
     if state.exit_code is not None:
         ended.append(f"exit code {state.exit_code}")
     screen.heading(f"Job {index}: {one_line(job.id)}")

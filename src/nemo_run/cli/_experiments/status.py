@@ -10,6 +10,7 @@ from nemo_run.cli._experiments import _summaries
 from nemo_run.cli._experiments._arguments import Parser, as_json, plural
 from nemo_run.cli._experiments._finding import find, find_jobs
 from nemo_run.cli._screen import Screen
+from nemo_run.run._durations import elapsed
 
 HEADER = ("", "JOB", "STATE", "EXECUTOR", "EXIT", "TOOK", "MESSAGE")
 
@@ -47,7 +48,7 @@ def row(index: int, job: str, status: dict[str, Any]) -> tuple[str, ...]:
         status["status"].name,
         status["executor"],
         "" if code is None else str(code),
-        _summaries.elapsed(status["duration_s"]),
+        elapsed(status["duration_s"]),
         status["message"],
     )
 
