@@ -33,10 +33,11 @@ def simple(x: int = 1):
     print("simple", x, simple.__io__.x)
 
 @run.cli.entrypoint(namespace="lab", type="experiment")
-def many(ctx: run.cli.RunContext, n: int = 2):
+def many(ctx: run.cli.RunContext, n: int = 2, code: int = 0):
     with run.Experiment(ctx.name, executor=ctx.executor) as experiment:
         for number in range(n):
-            experiment.add(run.Script(inline=f"echo job {number}"), name=f"job{number}")
+            text = f"echo job {number}; exit {code}"
+            experiment.add(run.Script(inline=text), name=f"job{number}")
         ctx.launch(experiment, sequential=True)
 '''
 
@@ -158,10 +159,12 @@ def test_an_experiment_launches_with_its_context(lab: Path, nemorun: Command) ->
     ran = nemorun("lab", "many", "n=3", "run.executor=LocalExecutor", "--tail-logs", "--yes")
     assert ran.code == 0, ran.err
     assert [f"job{n}/0 job {n}" in ran.out for n in range(3)] == [True] * 3
+    failed = nemorun("lab", "many", "n=1", "code=3", "run.executor=LocalExecutor", "--yes")
+    assert (failed.code, "Job job0 FAILED with exit code 3" in failed.err) == (1, True)
     dry = nemorun("lab", "many", "ctx.executor=LocalExecutor", "--dryrun")
     assert dry.code == 0, dry.err
     assert "[DRYRUN] Task job1" in dry.out
-    assert nemorun("experiment", "list", "--ids").out.count("\n") == 1, "a dry run leaves none"
+    assert nemorun("experiment", "list", "--ids").out.count("\n") == 2, "a dry run leaves none"
 
 
 def test_a_workspace_file_is_found_from_below(

@@ -120,10 +120,17 @@ def test_a_typer_application_can_have_a_command_of_its_own() -> None:
     from typer.testing import CliRunner
 
     app = typer.Typer()
-    RunContext.cli_command(app, "work", job, cmd_defaults={"skip_confirmation": True})
+    RunContext.cli_command(
+        app,
+        "work",
+        job,
+        default_factory=lambda: run.Partial(job, y="made"),
+        cmd_defaults={"skip_confirmation": True},
+    )
     run.cli.entrypoint(job, namespace="elsewhere").cli_entrypoint.cli(app)  # type: ignore[attr-defined]
     done = CliRunner().invoke(app, ["work", "x=4"])
     assert (done.exit_code, "│ x             │ 4" in done.output) == (0, True)
+    assert "│ y             │ 'made'" in done.output
     assert CliRunner().invoke(app, ["job", "z=4"]).exit_code == 2
 
 

@@ -81,6 +81,7 @@ def _run(
         chosen["tail_logs"] = entrypoint.type == "task" and not is_sweep
     chosen["skip_confirmation"] = chosen["skip_confirmation"] or entrypoint.skip_confirmation
     context = kind(**chosen)
+    context._entrypoint = entrypoint
     context.executor = entrypoint.default_executor
     context.plugins = entrypoint.default_plugins or []
     if entrypoint.type == "experiment":

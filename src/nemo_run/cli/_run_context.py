@@ -22,6 +22,7 @@ from nemo_run.config import Config, ConfigurableMixin, Partial
 if TYPE_CHECKING:
     import typer
 
+    from nemo_run.cli._entrypoints import Entrypoint
     from nemo_run.core.execution.base import Executor
     from nemo_run.run.experiment import Experiment
     from nemo_run.run.plugin import ExperimentPlugin
@@ -58,6 +59,9 @@ class RunContext(ConfigurableMixin):
 
     executor: Executor | None = field(init=False, default=None)
     plugins: list[ExperimentPlugin] = field(init=False, default_factory=list)
+    # The command that is run, which says what tasks start from; found at the function if None.
+    _entrypoint: Entrypoint | None = field(init=False, default=None, repr=False)
+    _launched: list[Experiment] = field(init=False, default_factory=list, repr=False)
 
     @classmethod
     def cli_command(
@@ -165,7 +169,10 @@ class RunContext(ConfigurableMixin):
         check_complete(task)
         if not self.dryrun and not confirmed(self.name, skip=self.skip_confirmation):
             return None
-        return fdl.build(task)()
+        result = fdl.build(task)()
+        for experiment in self._launched if not self.detach else ():
+            experiment.raise_if_failed()
+        return result
 
     def _exported(self, task: Partial[Any]) -> bool:
         return export_all(
@@ -175,7 +182,10 @@ class RunContext(ConfigurableMixin):
         )
 
     def launch(self, experiment: Experiment, sequential: bool = False) -> None:
-        """Run an experiment, or only show it, as the command line asked for."""
+        """Run an experiment, or only show it, as the command line asked for.
+
+        The command fails if one of its jobs does.
+        """
         if self.dryrun:
             experiment.dryrun()
             return
@@ -185,12 +195,13 @@ class RunContext(ConfigurableMixin):
             direct=self.direct or self.executor is None,
             tail_logs=self.tail_logs,
         )
+        self._launched.append(experiment)
 
     def parse_fn(
         self, fn: Callable[..., Any], args: Sequence[str], **default_kwargs: Any
     ) -> Partial[Any]:
         """Return the task that a factory, a file and words describe."""
-        entrypoint = getattr(fn, "cli_entrypoint", None)
+        entrypoint = self._entrypoint or getattr(fn, "cli_entrypoint", None)
         return start(
             fn,
             args,
