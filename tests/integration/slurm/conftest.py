@@ -1,0 +1,64 @@
+"""Real servers for the tests here. One that is missing is a failure, never a skip."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.slurm.chaos import ChaosProxy
+from tests.integration.slurm.cluster import SlurmCluster, temporary_cluster
+from tests.integration.slurm.sshd import Sshd
+
+
+@pytest.fixture(scope="session")
+def slurm_with_accounting() -> Iterator[SlurmCluster]:
+    with temporary_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def slurm_without_accounting() -> Iterator[SlurmCluster]:
+    with temporary_cluster(accounting=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def slurm(
+    slurm_with_accounting: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SlurmCluster]:
+    """A cluster with accounting, reached over ssh as host `loop`."""
+    monkeypatch.setenv("PATH", slurm_with_accounting.sshd.environment["PATH"])
+    yield slurm_with_accounting
+
+
+@pytest.fixture
+def bare_slurm(
+    slurm_without_accounting: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SlurmCluster]:
+    """A cluster whose `sacct` has no answer, reached over ssh as host `loop`."""
+    monkeypatch.setenv("PATH", slurm_without_accounting.sshd.environment["PATH"])
+    yield slurm_without_accounting
+
+
+@pytest.fixture
+def sshd(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sshd]:
+    """An ssh server of the test's own, which it may kill; reached as host `loop`."""
+    with tempfile.TemporaryDirectory(prefix="nemo-run-sshd-") as directory:
+        server = Sshd(Path(directory))
+        monkeypatch.setenv("PATH", server.environment["PATH"])
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.fixture
+def proxy(sshd: Sshd) -> Iterator[ChaosProxy]:
+    """A way to the ssh server, by another port, that can be cut."""
+    way = ChaosProxy(sshd.port)
+    sshd.know(way.port)
+    yield way
+    way.close()
