@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nemo_run.core.packaging.hybrid import HybridPackager
     from nemo_run.core.packaging.pattern import PatternPackager
     from nemo_run.core.packaging.snapshot import SnapshotPackager
+    from nemo_run.core.tunnel.client import LocalTunnel, SSHTunnel
     from nemo_run.help import help
     from nemo_run.run.api import run
     from nemo_run.run.experiment import Experiment
@@ -40,10 +41,12 @@ __all__ = [
     "HybridPackager",
     "LazyEntrypoint",
     "LocalExecutor",
+    "LocalTunnel",
     "Packager",
     "Partial",
     "PatternPackager",
     "Plugin",
+    "SSHTunnel",
     "Script",
     "SnapshotPackager",
     "Torchrun",
@@ -69,10 +72,12 @@ _HOMES = {
     "HybridPackager": "core.packaging.hybrid",
     "LazyEntrypoint": "cli.lazy",
     "LocalExecutor": "core.execution.local",
+    "LocalTunnel": "core.tunnel.client",
     "Packager": "core.packaging.base",
     "Partial": "config",
     "PatternPackager": "core.packaging.pattern",
     "Plugin": "run.plugin",
+    "SSHTunnel": "core.tunnel.client",
     "Script": "config",
     "SnapshotPackager": "core.packaging.snapshot",
     "Torchrun": "core.execution.launcher",
@@ -106,8 +111,6 @@ _PLANNED = {
     "DockerExecutor",
     "KubeflowExecutor",
     "LeptonExecutor",
-    "LocalTunnel",
-    "SSHTunnel",
     "SkypilotExecutor",
     "SkypilotJobsExecutor",
     "SlurmExecutor",

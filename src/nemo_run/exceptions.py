@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torchx.specs import AppState
 
+    from nemo_run.core.tunnel._result import Result
+
 
 class NemoRunError(Exception):
     """Base of every error below: catch this to catch them all."""
@@ -105,6 +107,27 @@ class JobNotFoundError(BackendError):
 
 class BackendUnavailableError(BackendError):
     """The cluster cannot be reached right now. Worth trying again; says nothing about the job."""
+
+
+class ConnectionLostError(BackendUnavailableError):
+    """The connection broke, or the time was up, with a command under way: it may have run.
+
+    A `BackendUnavailableError` that is not one of these says that nothing was run.
+    """
+
+
+class CommandFailedError(BackendError):
+    """A command was run and did not succeed.
+
+    Attributes:
+        result: its exit code and what it wrote.
+    """
+
+    def __init__(
+        self, message: str, *, result: Result, backend: str = "", operation: str = "run"
+    ) -> None:
+        super().__init__(message, backend=backend, operation=operation, detail=result.stderr)
+        self.result = result
 
 
 class JobFailedError(NemoRunError):

@@ -14,7 +14,6 @@ _SKYPILOT = "the SkyPilot executors"
 _DGX_CLOUD = "the DGX Cloud executor"
 _LEPTON = "the Lepton executor"
 _KUBEFLOW = "the Kubeflow executor"
-_TUNNELS = "the tunnels"
 _DEVSPACE = "the devspaces"
 
 TO_COME: dict[str, str] = {
@@ -38,9 +37,6 @@ TO_COME: dict[str, str] = {
     "torchx.schedulers.lepton": _LEPTON,
     "nemo_run.KubeflowExecutor": _KUBEFLOW,
     "torchx.schedulers.kubeflow": _KUBEFLOW,
-    "nemo_run.LocalTunnel": _TUNNELS,
-    "nemo_run.SSHTunnel": _TUNNELS,
-    "nemo_run.core.tunnel": _TUNNELS,
     "nemo_run.DevSpace": _DEVSPACE,
     "nemo_run.devspace": _DEVSPACE,
     "nemo_run.cli.devspace": _DEVSPACE,

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,7 +61,11 @@ class Sshd:
         self.known_hosts = self.etc / "known_hosts"
         self.ssh_config = self.etc / "ssh_config"
         self._log = directory / "log" / "sshd.log"
-        self._variables = dict(variables or {})
+        # Dot files of whoever runs the tests would make every command slow, or another one.
+        # Jobs find the interpreter that runs the tests, and with it the package.
+        self.home = directory / "home"
+        path = os.pathsep.join([str(Path(sys.executable).parent), search_path({})])
+        self._variables = {"HOME": str(self.home), "PATH": path, **(variables or {})}
         self._settings = settings
         self._daemons = Daemons(directory, os.environ)
 
@@ -74,7 +79,7 @@ class Sshd:
         return {"PATH": os.pathsep.join([str(self.bin), os.environ["PATH"]])}
 
     def start(self) -> None:
-        for name in ("etc", "bin", "run", "log"):
+        for name in ("etc", "bin", "run", "log", "home"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
         self._make_keys()
         self._configure()

@@ -1,0 +1,337 @@
+"""One ssh connection for each place, shared by all threads and processes of this user.
+
+The connection is a process of OpenSSH's own (its "control master") that other invocations of `ssh`
+hand their commands to through a socket. It is found by the socket's name, outlives us for some
+minutes of silence, and is started again when it is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TypeVar
+
+from nemo_run._files import make_private_directory, try_lock
+from nemo_run._supervisor.disk import machine_directory
+from nemo_run.core.tunnel import _ssh
+from nemo_run.core.tunnel._ssh import Destination, Outcome, Route
+from nemo_run.exceptions import (
+    BackendError,
+    BackendUnavailableError,
+    ConfigError,
+    ConnectionLostError,
+)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Servers allow ten sessions on a connection unless told otherwise. Following a log keeps one.
+COMMANDS_AT_A_TIME = 6
+STREAMS_AT_A_TIME = 3
+SESSION_WAIT_S = 120.0
+CONTROL_TIMEOUT_S = 15.0
+LOGIN_TIMEOUT_S = 60.0
+PROMPT_TIMEOUT_S = 300.0
+BRIEF_FAILURES = 3
+TRANSFER_TRIES = 3
+RESTARTS = 3
+PAUSE_S = (0.05, 2.0)
+
+
+class NotStarted(Exception):
+    """Internal: a command was not run, for want of a connection or of a free session on it."""
+
+    def __init__(self, *, refused: bool) -> None:
+        super().__init__("not started")
+        self.refused = refused
+
+
+class Connection:
+    """The way to one place. Cheap to make: it connects when the first command needs it."""
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+        self.socket = str(_directory() / route.fingerprint)
+        self.streams = threading.BoundedSemaphore(STREAMS_AT_A_TIME)
+        self._commands = threading.BoundedSemaphore(COMMANDS_AT_A_TIME)
+        self._connecting = threading.Lock()
+        self._failure: tuple[float, BackendError] | None = None
+
+    def perform(self, operation: Callable[[], T], *, repeatable: bool = False) -> T:
+        """Return what ``operation``, which calls `open`, returns; connect first where needed.
+
+        It is called again if it did not start, and after a lost connection if ``repeatable``.
+
+        Raises:
+            BackendUnavailableError: there is no connection to be had; nothing was run.
+            ConnectionLostError: the connection broke; what was asked for may have been done.
+            AuthenticationError: the server does not let us in, or is not the one we know.
+        """
+        tries, lost = 0, 0
+        deadline = time.monotonic() + SESSION_WAIT_S
+        pause_s = PAUSE_S[0]
+        while True:
+            try:
+                with self._commands:
+                    return operation()
+            except NotStarted as err:
+                if err.refused:
+                    if time.monotonic() > deadline:
+                        raise self._no_session() from None
+                    time.sleep(pause_s)
+                    pause_s = min(pause_s * 2, PAUSE_S[1])
+                    continue
+                tries += 1
+                if tries > RESTARTS:
+                    raise self._unstable() from None
+            except ConnectionLostError:
+                lost += 1
+                if not repeatable or lost >= TRANSFER_TRIES:
+                    raise
+            self.connect()
+
+    @contextmanager
+    def open(
+        self,
+        text: str,
+        *,
+        stdin: int | IO[bytes] = subprocess.DEVNULL,
+        stderr: int | IO[bytes] = subprocess.PIPE,
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """Have a shell there run ``text`` while entered; wait for it on leaving.
+
+        Only within `perform`. Leaving by an exception ends the local end at once, except for a
+        `BrokenPipeError`: that is the command ending early, and its exit code says why.
+
+        Raises:
+            NotStarted: it was not run.
+            ConnectionLostError: it was handed over, and the connection broke.
+        """
+        with _log_file() as said, self._started(text, said, stdin, stderr) as process:
+            try:
+                yield process
+            except BrokenPipeError:
+                pass
+            except BaseException:
+                process.kill()
+                raise
+            if process.wait() == _ssh.SSH_FAILED:
+                self._judge(Path(said).read_text(errors="replace"))
+
+    def talk(self, text: str) -> int:
+        """Have a shell there run ``text`` on our own terminal; return its exit code."""
+        with _log_file() as said:
+            code = subprocess.run(
+                self.route.command(text, self.socket, said, terminal=True), check=False
+            ).returncode
+            if code == _ssh.SSH_FAILED:
+                self._judge(Path(said).read_text(errors="replace"))
+        return code
+
+    def _started(
+        self, text: str, said: str, stdin: int | IO[bytes], stderr: int | IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                self.route.command(text, self.socket, said),
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=True,  # what Ctrl-C means is ours to decide
+            )
+        except OSError as err:
+            raise ConfigError(
+                f"A command for {self.route.destination} could not be started: {err}. "
+                "Put what is long into a file."
+            ) from err
+
+    def connect(self) -> None:
+        """Connect unless there is a connection.
+
+        Of many threads and processes that want it, one connects and the others wait. If it fails,
+        those that waited get the same answer and do not try again one after the other.
+        """
+        arrived = time.monotonic()
+        with self._connecting:
+            if self._failure is not None and self._failure[0] >= arrived:
+                raise _again(self._failure[1])
+            with _locked(f"{self.socket}.lock"):
+                if self.master_pid() is not None:
+                    return
+                started = time.monotonic()
+                try:
+                    self._start_master()
+                except BackendError as err:
+                    self._failure = (started, err)
+                    raise
+                self._failure = None
+
+    def close(self) -> None:
+        """Take no more commands on this connection; those under way go on to their end."""
+        if not self.route.shares_users_socket:
+            self._control("stop")
+
+    def master_pid(self) -> int | None:
+        """Return the process that holds the connection, None if there is none."""
+        return _ssh.checked_master(self._control("check"))
+
+    def _control(self, request: str) -> str:
+        try:
+            done = subprocess.run(
+                self.route.control(request, self.socket),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=CONTROL_TIMEOUT_S,
+                start_new_session=True,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return ""
+        return done.stdout.decode("utf-8", "replace")
+
+    def _start_master(self) -> None:
+        interactive = _can_ask()
+        pause_s = 0.5
+        for left in reversed(range(BRIEF_FAILURES)):
+            code, said = self._run_master(interactive=interactive)
+            if code == 0:
+                log.debug("%s: connected", self.route.destination)
+                return
+            if not left or not _ssh.is_brief(said):
+                raise _ssh.connection_error(self.route, said)
+            time.sleep(pause_s)
+            pause_s *= 2
+
+    def _run_master(self, *, interactive: bool) -> tuple[int, str]:
+        with _log_file() as said:
+            try:
+                done = subprocess.run(
+                    self.route.master(self.socket, said, interactive=interactive),
+                    stdin=None if interactive else subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    # It stays open as long as the connection: not to be one that somebody reads.
+                    stderr=None if interactive else subprocess.DEVNULL,
+                    timeout=PROMPT_TIMEOUT_S if interactive else LOGIN_TIMEOUT_S,
+                    start_new_session=not interactive,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                return _ssh.SSH_FAILED, "Connection timed out while logging in"
+            return done.returncode, Path(said).read_text(errors="replace")
+
+    def _judge(self, said: str) -> None:
+        """Raise unless a command that ended with 255 did so by itself."""
+        match _ssh.outcome(said):
+            case Outcome.NOT_STARTED:
+                raise NotStarted(refused=False)
+            case Outcome.REFUSED:
+                raise NotStarted(refused=True)
+            case Outcome.LOST if self.master_pid() != _ssh.used_master(said):
+                raise ConnectionLostError(
+                    f"The connection to {self.route.destination} broke while a command was under "
+                    "way. It may have run. Look before you repeat it.",
+                    backend="ssh",
+                    operation="run",
+                )
+            case _:
+                return  # its own exit code; or it was killed, which has none
+
+    def _no_session(self) -> BackendUnavailableError:
+        return BackendUnavailableError(
+            f"{self.route.destination} allows no more sessions on one connection, and none became "
+            f"free within {SESSION_WAIT_S:g} s. Ask for a larger MaxSessions in its sshd_config, "
+            "or run fewer things at once.",
+            backend="ssh",
+            operation="run",
+        )
+
+    def _unstable(self) -> BackendUnavailableError:
+        return BackendUnavailableError(
+            f"The connection to {self.route.destination} broke {RESTARTS} times before a command "
+            "could be run on it. Nothing was run.",
+            backend="ssh",
+            operation="run",
+        )
+
+
+_connections: dict[tuple[Destination, str], Connection] = {}
+_pool_lock = threading.Lock()
+
+
+def connection(destination: Destination) -> Connection:
+    """Return the connection to a place, the same object for all who ask in this process."""
+    # The program is part of the key: a PATH that changed may lead to another config.
+    key = (destination, _ssh.find_program())
+    with _pool_lock:
+        known = _connections.get(key)
+    if known is None:
+        made = Connection(_ssh.resolve(*key))
+        with _pool_lock:
+            known = _connections.setdefault(key, made)
+    return known
+
+
+def _forget_after_fork() -> None:
+    # Locks may be held by threads that do not exist in the child. Sockets serve it as well as us.
+    global _pool_lock
+    _connections.clear()
+    _pool_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
+
+
+def _directory() -> Path:
+    """Return where sockets are: on this machine, for this user only, and with a short name."""
+    return make_private_directory(Path(os.fsdecode(machine_directory())) / "ssh")
+
+
+@contextmanager
+def _log_file() -> Iterator[str]:
+    descriptor, name = tempfile.mkstemp(prefix="log-", dir=_directory())
+    os.close(descriptor)
+    try:
+        yield name
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """Keep other processes from connecting at the same time."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + PROMPT_TIMEOUT_S
+        # Better two connections than none, should somebody hold it for ever.
+        while not try_lock(descriptor) and time.monotonic() < deadline:
+            time.sleep(PAUSE_S[0])
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _can_ask() -> bool:
+    """Tell whether a person can answer questions: at a terminal, or through an askpass program."""
+    if os.environ.get("SSH_ASKPASS") and os.environ.get("SSH_ASKPASS_REQUIRE"):
+        return True
+    with contextlib.suppress(AttributeError, ValueError):  # no stdin, or a closed one
+        return sys.stdin.isatty()
+    return False
+
+
+def _again(error: BackendError) -> BackendError:
+    """Return an error like ``error``, since one object cannot be raised by two threads."""
+    return type(error)(
+        str(error), backend=error.backend, operation=error.operation, detail=error.detail
+    )

@@ -1,0 +1,217 @@
+"""Files and directories, moved as one stream each over a connection."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import shutil
+import stat
+import subprocess
+import tarfile
+import tempfile
+import time
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from nemo_run._shell import render
+from nemo_run.core.tunnel._connection import Connection
+from nemo_run.exceptions import BackendError, ConfigError
+
+log = logging.getLogger(__name__)
+
+BLOCK_BYTES = 1 << 18
+REPORT_S = 5.0
+
+# Scripts for a POSIX shell, each on one line: a login shell of another kind passes that on whole.
+# A file arrives under another name and is moved: a stream that breaks leaves the old one in place.
+_RECEIVE_FILE = (
+    'd=$1; if [ -d "$d" ]; then d="${d%/}/$4"; fi; '
+    'mkdir -p -- "$(dirname -- "$d")" && t="$d.$5" && '
+    '{ (umask 077; cat > "$t") && [ "$(wc -c < "$t")" -eq "$2" ] && chmod "$3" "$t" '
+    '&& mv -f -- "$t" "$d" || { rm -f -- "$t"; exit 1; }; }'
+)
+_RECEIVE_TREE = 'mkdir -p -- "$1" && exec tar -xof - -C "$1"'
+# The first byte tells which of the two follows.
+_SEND = (
+    'if [ -d "$1" ]; then printf d; exec tar -cf - -C "$1" .; '
+    'else exec 3< "$1" && printf f && exec cat <&3; fi'
+)
+_READ = 'if [ -e "$1" ]; then tail -c +"$2" -- "$1" | head -c "$3"; fi'
+
+
+def put(connection: Connection, local: Path, remote: str) -> None:
+    """Copy a file, or what is in a directory, to ``remote``; directories above it are made.
+
+    Raises:
+        ConfigError: there is nothing at ``local``.
+        BackendError: it could not be written there.
+    """
+    if local.is_dir():
+        connection.perform(lambda: _put_tree(connection, local, remote), repeatable=True)
+        return
+    if not local.is_file():
+        raise ConfigError(f"{str(local)!r} cannot be copied: there is no such file or directory.")
+    connection.perform(lambda: _put_file(connection, local, remote), repeatable=True)
+
+
+def write(connection: Connection, remote: str, data: bytes, *, mode: int) -> None:
+    """Write a file whole or not at all. Directories above it are made.
+
+    Raises:
+        BackendError: it could not be written there.
+    """
+    text = _receive_file(remote, len(data), mode, Path(remote).name)
+
+    def once() -> None:
+        with tempfile.TemporaryFile() as errors:
+            with connection.open(text, stdin=subprocess.PIPE, stderr=errors) as process:
+                process.communicate(data)
+            _check(connection, process, errors, f"write {remote!r}")
+
+    connection.perform(once, repeatable=True)
+
+
+def get(connection: Connection, remote: str, local: Path) -> None:
+    """Copy a file, or what is in a directory, to ``local``; directories above it are made.
+
+    Raises:
+        BackendError: it could not be read there.
+    """
+    connection.perform(lambda: _get(connection, remote, local), repeatable=True)
+
+
+def read(connection: Connection, remote: str, offset: int, limit: int) -> bytes:
+    """Return up to ``limit`` bytes of a file from ``offset`` on; none if there is no file yet.
+
+    Raises:
+        BackendError: it is there and could not be read.
+    """
+    text = _sh(_READ, remote, str(offset + 1), str(limit))
+
+    def once() -> bytes:
+        with tempfile.TemporaryFile() as errors:
+            with connection.open(text, stderr=errors) as process:
+                data, _ = process.communicate()
+            _check(connection, process, errors, f"read {remote!r}")
+        return data
+
+    return connection.perform(once, repeatable=True)
+
+
+def _put_file(connection: Connection, local: Path, remote: str) -> None:
+    with local.open("rb") as source, tempfile.TemporaryFile() as errors:
+        status = os.fstat(source.fileno())
+        text = _receive_file(remote, status.st_size, stat.S_IMODE(status.st_mode), local.name)
+        with (
+            connection.open(text, stdin=subprocess.PIPE, stderr=errors) as process,
+            _Reported(process.stdin, f"{local.name} to {connection.route.destination}") as sink,
+        ):
+            shutil.copyfileobj(source, sink, BLOCK_BYTES)
+        _check(connection, process, errors, f"write {remote!r}")
+
+
+def _put_tree(connection: Connection, local: Path, remote: str) -> None:
+    text = _sh(_RECEIVE_TREE, remote)
+    with tempfile.TemporaryFile() as errors:
+        with (
+            connection.open(text, stdin=subprocess.PIPE, stderr=errors) as process,
+            _Reported(process.stdin, f"{local.name} to {connection.route.destination}") as sink,
+            tarfile.open(fileobj=sink, mode="w|", bufsize=BLOCK_BYTES) as archive,
+        ):
+            archive.add(local, arcname=".")
+        _check(connection, process, errors, f"write to {remote!r}")
+
+
+def _get(connection: Connection, remote: str, local: Path) -> None:
+    target = local / PurePosixPath(remote).name if local.is_dir() else local
+    staged = target.with_name(f".{target.name[:100]}.{os.urandom(8).hex()}.tmp")
+    try:
+        with tempfile.TemporaryFile() as errors:
+            with connection.open(_sh(_SEND, remote), stderr=errors) as process:
+                source = _Reported(process.stdout, f"{remote} from {connection.route.destination}")
+                kind = source.read(1)
+                if kind == b"d":
+                    _extract(source, local)
+                elif kind == b"f":
+                    staged.parent.mkdir(parents=True, exist_ok=True)
+                    with staged.open("wb") as sink:
+                        shutil.copyfileobj(source, sink, BLOCK_BYTES)
+            _check(connection, process, errors, f"read {remote!r}")
+        if kind == b"f":
+            staged.replace(target)
+    finally:
+        staged.unlink(missing_ok=True)
+
+
+def _extract(source: _Reported, directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    # A stream that is cut short is found out about by the exit code, which tells why as well.
+    with (
+        contextlib.suppress(tarfile.ReadError),
+        tarfile.open(fileobj=source, mode="r|", bufsize=BLOCK_BYTES) as archive,
+    ):
+        if hasattr(tarfile, "tar_filter"):  # nothing leaves the directory
+            archive.extractall(directory, filter="tar")
+        else:
+            archive.extractall(directory)
+
+
+def _receive_file(remote: str, size_bytes: int, mode: int, name: str) -> str:
+    staged = f"{os.urandom(8).hex()}.tmp"
+    return _sh(_RECEIVE_FILE, remote, str(size_bytes), f"{mode:o}", name, staged)
+
+
+def _sh(script: str, *args: str) -> str:
+    return render(["sh", "-c", script, "sh", *args])
+
+
+def _check(
+    connection: Connection, process: subprocess.Popen[bytes], errors: IO[bytes], what: str
+) -> None:
+    if process.returncode == 0:
+        return
+    errors.seek(0)
+    said = errors.read().decode("utf-8", "replace").strip()
+    last = said.splitlines()[-1] if said else f"exit code {process.returncode}"
+    raise BackendError(
+        f"Could not {what} on {connection.route.destination}: {last}.",
+        backend="ssh",
+        operation="transfer",
+        detail=said,
+    )
+
+
+class _Reported(io.RawIOBase):
+    """A stream that says now and then how much went through it."""
+
+    def __init__(self, stream: IO[bytes] | None, what: str) -> None:
+        if stream is None:
+            raise ValueError("not a pipe")
+        self._stream = stream
+        self._what = what
+        self._bytes = 0
+        self._due = time.monotonic() + REPORT_S
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = self._stream.read(size)
+        self._count(len(data))
+        return data
+
+    def write(self, data: Any, /) -> int:
+        self._stream.write(data)
+        self._count(len(data))
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._stream.close()
+
+    def _count(self, count: int) -> None:
+        self._bytes += count
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = now + REPORT_S
+            log.info("%s: %.1f MB so far", self._what, self._bytes / 1e6)
