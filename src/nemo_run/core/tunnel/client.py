@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,21 @@ from typing import Any
 from nemo_run._home import get_nemorun_home
 from nemo_run._shell import render
 from nemo_run.config import ConfigurableMixin
-from nemo_run.core.tunnel import _execution, _transfer
+from nemo_run.core.tunnel import _following, _local, _transfer
+from nemo_run.core.tunnel._commands import (
+    Command,
+    RunOptions,
+    as_bytes,
+    as_text,
+    checked,
+    collect,
+    too_long,
+)
 from nemo_run.core.tunnel._config_file import SSHConfigFile
 from nemo_run.core.tunnel._connection import Connection, connection
 from nemo_run.core.tunnel._result import Result
 from nemo_run.core.tunnel._ssh import Destination
-from nemo_run.exceptions import (
-    BackendError,
-    CommandFailedError,
-    ConfigError,
-    ConnectionLostError,
-)
+from nemo_run.exceptions import ConfigError
 
 __all__ = [
     "TUNNEL_DIR",
@@ -45,8 +49,6 @@ log = logging.getLogger(__name__)
 
 TUNNEL_DIR = ".tunnels"
 BLOCK_BYTES = 1 << 20
-Command = str | Sequence[str]
-"""Text for a shell, or a program with its arguments, which arrive as they are."""
 
 
 def __getattr__(name: str) -> Any:
@@ -147,6 +149,16 @@ class Tunnel(ABC, ConfigurableMixin):
         """Return up to ``limit`` bytes of a file from ``offset`` on; none if it is not there."""
 
     @abstractmethod
+    def follow(
+        self, remote_path: str, *, offset: int = 0, ended: Callable[[], bool]
+    ) -> Iterator[bytes]:
+        """Yield what is in a file, and what is appended to it until ``ended`` returns true.
+
+        Every byte from ``offset`` on comes once, in order, also when the connection breaks on the
+        way; a file that is not there yet is waited for.
+        """
+
+    @abstractmethod
     def cleanup(self) -> None:
         """Let go of the connection; commands under way go on, and the next one connects again."""
 
@@ -190,23 +202,12 @@ class Tunnel(ABC, ConfigurableMixin):
         assigned, base = self._assigned
         return base if base and assigned == self.job_dir else self.job_dir
 
-    def _checked(self, result: Result, *, warn: bool) -> Result:
-        if result.ok or warn:
-            return result
-        said = result.stderr.strip() or result.stdout.strip()
-        last = f": {said.splitlines()[-1]}" if said else ""
-        raise CommandFailedError(
-            f"{_short(result.command)} ended with exit code {result.exited} on {self.host}{last}",
-            result=result,
-            backend="ssh" if isinstance(self, SSHTunnel) else "local",
-        )
-
 
 @dataclass(kw_only=True)
 class LocalTunnel(Tunnel):
     """This machine, where it is one that jobs can be submitted from."""
 
-    host: str = field(init=False, default="localhost")
+    host: str = field(init=False, default=_local.HOST)
     user: str = field(init=False, default="")
 
     def connect(self) -> None:
@@ -216,58 +217,31 @@ class LocalTunnel(Tunnel):
         self, command: Command, hide: bool | str | None = True, warn: bool = False, **kwargs: Any
     ) -> Result:
         """Run a command in a shell on this machine: see `Tunnel.run`."""
-        options = _RunOptions.of(kwargs)
-        text = _text(command)
-        argv = [shutil.which("bash") or "/bin/sh", "-c", text]
-        if options.pty:
-            code = subprocess.run(argv, check=False).returncode
-            return self._checked(Result(text, "", "", code), warn=warn)
-        with subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL if options.input is None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        ) as process:
-            try:
-                out, err = _execution.collect(
-                    process,
-                    input=options.input,
-                    timeout_s=options.timeout,
-                    show=_execution.shown(hide),
-                )
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise _too_long(text, self.host, options.timeout) from None
-            except BaseException:
-                process.kill()
-                raise
-        return self._checked(Result(text, out, err, process.returncode), warn=warn)
+        result = _local.run(as_text(command), RunOptions.of(hide, kwargs))
+        return checked(result, host=self.host, warn=warn)
 
     def put(self, local_path: str, remote_path: str) -> None:
         """Copy a file or what is in a directory; nothing if both paths are the same."""
-        _copy(Path(local_path), Path(remote_path))
+        _local.copy(Path(local_path), Path(remote_path))
 
     def get(self, remote_path: str, local_path: str) -> None:
         """Copy a file or what is in a directory; nothing if both paths are the same."""
-        _copy(Path(remote_path), Path(local_path))
+        _local.copy(Path(remote_path), Path(local_path))
 
     def write(self, remote_path: str, data: str | bytes, *, mode: int = 0o600) -> None:
         """Write a file whole or not at all."""
-        from nemo_run._files import write_whole
-
-        path = Path(remote_path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, _bytes(data), mode=mode, sync=False)
+        _local.write(Path(remote_path), as_bytes(data), mode=mode)
 
     def read(self, remote_path: str, offset: int = 0, limit: int = BLOCK_BYTES) -> bytes:
         """Return up to ``limit`` bytes of a file from ``offset`` on; none if it is not there."""
-        try:
-            with Path(remote_path).open("rb") as file:
-                file.seek(offset)
-                return file.read(limit)
-        except FileNotFoundError:
-            return b""
+        return _local.read(Path(remote_path), offset, limit)
+
+    def follow(
+        self, remote_path: str, *, offset: int = 0, ended: Callable[[], bool]
+    ) -> Iterator[bytes]:
+        """Yield what is in a file as it grows: see `Tunnel.follow`."""
+        path = Path(remote_path)
+        return _local.follow(path, offset=offset, block_bytes=BLOCK_BYTES, ended=ended)
 
     def cleanup(self) -> None:
         """Do nothing."""
@@ -299,33 +273,28 @@ class SSHTunnel(Tunnel):
 
     def setup(self) -> None:
         """Make the job directory there."""
-        self.run(["mkdir", "-p", self.job_dir])
+        self.run(["mkdir", "-p", "--", self.job_dir])
 
     def run(
         self, command: Command, hide: bool | str | None = True, warn: bool = False, **kwargs: Any
     ) -> Result:
         """Run a command in the login shell there: see `Tunnel.run`."""
-        options = _RunOptions.of(kwargs)
-        show = _execution.shown(hide)
-        text = _text(command)
+        options = RunOptions.of(hide, kwargs)
+        text = as_text(command)
         sent = f"{self.pre_command} && {text}" if self.pre_command else text
-        connection = self._connection
-        if options.pty:
-            code = connection.perform(lambda: connection.talk(sent))
-            return self._checked(Result(text, "", "", code), warn=warn)
+        way = self._connection
 
         def once() -> Result:
-            stdin = subprocess.DEVNULL if options.input is None else subprocess.PIPE
-            with connection.open(sent, stdin=stdin) as process:
+            if options.pty:
+                return Result(text, "", "", way.talk(sent))
+            with way.open(sent, stdin=options.stdin) as process:
                 try:
-                    out, err = _execution.collect(
-                        process, input=options.input, timeout_s=options.timeout, show=show
-                    )
+                    out, err = collect(process, options)
                 except subprocess.TimeoutExpired:
-                    raise _too_long(text, self.host, options.timeout) from None
+                    raise too_long(text, self.host, options.timeout) from None
             return Result(text, out, err, process.returncode)
 
-        return self._checked(connection.perform(once), warn=warn)
+        return checked(way.perform(once), host=self.host, warn=warn)
 
     def put(self, local_path: str, remote_path: str) -> None:
         """Copy a file, or what is in a directory, there, as one stream: see `Tunnel.put`."""
@@ -337,20 +306,26 @@ class SSHTunnel(Tunnel):
 
     def write(self, remote_path: str, data: str | bytes, *, mode: int = 0o600) -> None:
         """Write a file there, whole or not at all."""
-        _transfer.write(self._connection, remote_path, _bytes(data), mode=mode)
+        _transfer.write(self._connection, remote_path, as_bytes(data), mode=mode)
 
     def read(self, remote_path: str, offset: int = 0, limit: int = BLOCK_BYTES) -> bytes:
         """Return up to ``limit`` bytes of a file from ``offset`` on; none if it is not there."""
         return _transfer.read(self._connection, remote_path, offset, limit)
 
-    def cleanup(self) -> None:
-        """Let go of the shared connection, unless it is one of the user's own."""
-        self._connection.close()
+    def follow(
+        self, remote_path: str, *, offset: int = 0, ended: Callable[[], bool]
+    ) -> Iterator[bytes]:
+        """Yield what is in a file as it grows: see `Tunnel.follow`."""
+        return _following.follow(self._connection, remote_path, offset=offset, ended=ended)
 
     def remote_shell(self) -> str:
         """Connect, and return what rsync and its like start in place of ``ssh``, as text."""
         self._connection.connect()
         return self._connection.route.remote_shell(self._connection.socket)
+
+    def cleanup(self) -> None:
+        """Let go of the shared connection, unless it is one of the user's own."""
+        self._connection.close()
 
     @property
     def _connection(self) -> Connection:
@@ -390,67 +365,8 @@ def authentication_handler(
 
     Nothing here calls it: OpenSSH asks by itself. It is for scripts that log in on their own.
     """
-    import getpass
+    from getpass import getpass
 
     if title or instructions:
         log.info("%s", " ".join(filter(None, [title, instructions])))
-    return [input(prompt) if echo else getpass.getpass(prompt) for prompt, echo in prompt_list]
-
-
-@dataclass(frozen=True)
-class _RunOptions:
-    timeout: float | None = None
-    input: bytes | None = None
-    pty: bool = False
-
-    @classmethod
-    def of(cls, given: dict[str, Any]) -> _RunOptions:
-        known = set(cls.__dataclass_fields__)
-        if unknown := sorted(given.keys() - known):
-            raise ConfigError(
-                f"run() does not know {', '.join(map(repr, unknown))}. "
-                f"It takes: {', '.join(sorted(known))}."
-            )
-        if given.get("input") is not None:
-            given["input"] = _bytes(given["input"])
-        return cls(**given)
-
-
-def _text(command: Command) -> str:
-    return command if isinstance(command, str) else render(command)
-
-
-def _bytes(data: str | bytes) -> bytes:
-    return data.encode() if isinstance(data, str) else data
-
-
-def _short(command: str) -> str:
-    return repr(command if len(command) <= 120 else f"{command[:117]}...")
-
-
-def _too_long(command: str, host: str, timeout_s: float | None) -> ConnectionLostError:
-    return ConnectionLostError(
-        f"{_short(command)} did not end within {timeout_s:g} s on {host}. It may have run, or "
-        "still be running.",
-        backend="ssh",
-        operation="run",
-    )
-
-
-def _copy(source: Path, target: Path) -> None:
-    if source.absolute() == target.absolute():
-        return
-    if not source.exists():
-        raise ConfigError(f"{str(source)!r} cannot be copied: there is no such file or directory.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        if source.is_dir():
-            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
-        else:
-            shutil.copy(source, target)
-    except OSError as err:
-        raise BackendError(
-            f"Could not copy {str(source)!r} to {str(target)!r}: {err}.",
-            backend="local",
-            operation="transfer",
-        ) from err
+    return [input(prompt) if echo else getpass(prompt) for prompt, echo in prompt_list]

@@ -1,0 +1,92 @@
+"""Files that grow at the other end of a connection, read as they grow."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+from nemo_run._shell import render
+from nemo_run.core.tunnel import _transfer
+from nemo_run.core.tunnel._connection import Connection, NotStarted
+from nemo_run.exceptions import BackendUnavailableError, ConnectionLostError
+
+log = logging.getLogger(__name__)
+
+BLOCK_BYTES = 1 << 20
+CHECK_S = 2.0
+"""How long nothing has to come until we ask whether it is over."""
+PAUSE_S = (1.0, 30.0)
+
+# An old `tail` does not notice that nobody reads any more; its stdin, closed with the connection,
+# tells the shell, which ends it.
+_TAIL = 'tail -c +"$2" -F -- "$1" 2>/dev/null & cat >/dev/null; kill $!'
+
+
+def follow(
+    connection: Connection, remote: str, *, offset: int, ended: Callable[[], bool]
+) -> Iterator[bytes]:
+    """Yield what is in a file from ``offset`` on, and what is appended until ``ended``.
+
+    1. Every byte comes once, in order, however often the connection breaks on the way.
+    2. A file that is not there yet is waited for.
+    3. It ends when ``ended`` said so before all that there was had been read.
+    4. It takes one session of the connection; where none is to be had it looks now and then.
+
+    Raises:
+        AuthenticationError: the host does not let us in any more.
+    """
+    pause_s = PAUSE_S[0]
+    while True:
+        try:
+            # Asked before reading: what was written until the end is then in the file.
+            over = ended()
+            while data := _transfer.read(connection, remote, offset, BLOCK_BYTES):
+                offset += len(data)
+                yield data
+        except BackendUnavailableError as err:
+            log.warning("%s Trying again in %.0f s.", err, pause_s)
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_S[1])
+            continue
+        if over:
+            return
+        pause_s = PAUSE_S[0]
+        if not connection.streams.acquire(blocking=False):
+            time.sleep(CHECK_S)
+            continue
+        try:
+            for data in _stream(connection, remote, offset, ended):
+                offset += len(data)
+                yield data
+        finally:
+            connection.streams.release()
+
+
+def _stream(
+    connection: Connection, remote: str, offset: int, ended: Callable[[], bool]
+) -> Iterator[bytes]:
+    """Yield what is appended, until ``ended`` or until the connection breaks."""
+    text = render(["sh", "-c", _TAIL, "sh", remote, str(offset + 1)])
+    # Why it broke is found out by whoever tries next.
+    with (
+        contextlib.suppress(NotStarted, ConnectionLostError),
+        connection.open(text, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process,
+    ):
+        if process.stdin is None or process.stdout is None:
+            return
+        descriptor = process.stdout.fileno()
+        while True:
+            if select.select([descriptor], [], [], CHECK_S)[0]:
+                data = os.read(descriptor, BLOCK_BYTES)
+                if not data:
+                    break
+                yield data
+            elif ended():
+                break
+        process.stdin.close()
+        process.stdout.close()
