@@ -46,7 +46,8 @@ def slurm_conf(settings: Settings) -> str:
         "SlurmdUser=root",
         "AuthType=auth/munge",
         "CredType=cred/munge",
-        f"AuthInfo=socket={settings.munge_socket}",
+        # A job that is started again waits until its old credential has expired: 2 minutes, else.
+        f"AuthInfo=socket={settings.munge_socket},cred_expire=5",
         "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",
         f"StateSaveLocation={base}/state",
         f"SlurmdSpoolDir={base}/spool/%n",

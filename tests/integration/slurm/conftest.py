@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.integration.slurm.chaos import ChaosProxy
-from tests.integration.slurm.cluster import SlurmCluster, temporary_cluster
-from tests.integration.slurm.sshd import Sshd
-
-
-@pytest.fixture(scope="session")
-def slurm_with_accounting() -> Iterator[SlurmCluster]:
-    with temporary_cluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="session")
-def slurm_without_accounting() -> Iterator[SlurmCluster]:
-    with temporary_cluster(accounting=False) as cluster:
-        yield cluster
+from tests.integration.slurm.cluster import SlurmCluster
+from tests.integration.slurm.sshd import Sshd, temporary_sshd
 
 
 @pytest.fixture
@@ -42,17 +28,19 @@ def bare_slurm(
     yield slurm_without_accounting
 
 
+@pytest.fixture(scope="session")
+def shared_sshd() -> Iterator[Sshd]:
+    """An ssh server for tests that leave it alone. Put `environment` of it into theirs."""
+    with temporary_sshd() as server:
+        yield server
+
+
 @pytest.fixture
 def sshd(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sshd]:
     """An ssh server of the test's own, which it may kill; reached as host `loop`."""
-    with tempfile.TemporaryDirectory(prefix="nemo-run-sshd-") as directory:
-        server = Sshd(Path(directory))
+    with temporary_sshd() as server:
         monkeypatch.setenv("PATH", server.environment["PATH"])
-        try:
-            server.start()
-            yield server
-        finally:
-            server.stop()
+        yield server
 
 
 @pytest.fixture

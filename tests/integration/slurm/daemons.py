@@ -24,6 +24,8 @@ class Daemons:
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
         self.directory = directory
         self.environment = {**environment, "PATH": search_path(environment)}
+        # What a test starts in its home ends with the test; a daemon may serve others after it.
+        self.environment.pop("NEMORUN_HOME", None)
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, argv: Sequence[str | Path]) -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -196,6 +197,18 @@ class Sshd:
             shim = self.bin / program
             shim.write_text(f'#!/bin/sh\nexec /usr/bin/{program} -F "{self.ssh_config}" "$@"\n')
             shim.chmod(0o755)
+
+
+@contextmanager
+def temporary_sshd(settings: str = "") -> Iterator[Sshd]:
+    """Have a server while entered, and nothing of it afterwards."""
+    with tempfile.TemporaryDirectory(prefix="nemo-run-sshd-") as directory:
+        server = Sshd(Path(directory), settings=settings)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
 
 
 def _set_env(variables: Mapping[str, str]) -> str:

@@ -165,7 +165,7 @@ class Connection:
         with self._connecting:
             if self._failure is not None and self._failure[0] >= arrived:
                 raise _again(self._failure[1])
-            with _locked(f"{self.socket}.lock"):
+            with _locked(self.route.fingerprint):
                 if self.master_pid() is not None:
                     return
                 started = time.monotonic()
@@ -308,8 +308,10 @@ def _log_file() -> Iterator[str]:
 
 
 @contextmanager
-def _locked(path: str) -> Iterator[None]:
-    """Keep other processes from connecting at the same time."""
+def _locked(fingerprint: str) -> Iterator[None]:
+    """Keep other processes from connecting to the same place at the same time."""
+    # A few files for all places: nobody can tell when one is not needed any more.
+    path = _directory() / f"lock-{fingerprint[:2]}"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         deadline = time.monotonic() + PROMPT_TIMEOUT_S
