@@ -168,11 +168,10 @@ class Connection:
             with _locked(self.route.fingerprint):
                 if self.master_pid() is not None:
                     return
-                started = time.monotonic()
                 try:
                     self._start_master()
                 except BackendError as err:
-                    self._failure = (started, err)
+                    self._failure = (time.monotonic(), err)
                     raise
                 self._failure = None
 

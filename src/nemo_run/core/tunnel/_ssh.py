@@ -78,7 +78,8 @@ class Route:
     def master(self, socket: str, log: str, *, interactive: bool) -> list[str]:
         """Return the command that connects and stays; it returns once it is let in."""
         options = {
-            "ControlMaster": "yes",
+            # Not "yes": that would leave a dead socket where it is and connect without one.
+            "ControlMaster": "auto",
             "BatchMode": "no" if interactive else "yes",
             # Forwardings of the user's config belong to the user's own sessions.
             "ClearAllForwardings": "yes",
@@ -224,9 +225,7 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 # Servers that are busy letting others in drop connections before they say a word.
-_BRIEF = re.compile(
-    r"kex_exchange_identification|Connection (closed|reset) by|banner exchange", re.IGNORECASE
-)
+_BRIEF = re.compile(r"kex_exchange_identification|Connection (closed|reset) by", re.IGNORECASE)
 
 
 def is_brief(said: str) -> bool:

@@ -77,7 +77,7 @@ def rsync(
         said = done.stderr.strip()
         raise RsyncError(
             f"rsync could not copy {source!r} to {c.key}:{target} (exit code {done.returncode}): "
-            f"{said.splitlines()[-1] if said else render(argv)}",
+            f"{said.splitlines()[0] if said else render(argv)}",
             backend="ssh",
             operation="transfer",
             detail=said,
