@@ -10,11 +10,14 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from nemo_run import _home
+
+if TYPE_CHECKING:
+    from tests.integration.slurm.cluster import SlurmCluster
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +32,24 @@ def nemorun_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
         for pid in processes_with(f"NEMORUN_HOME={home}"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def slurm_with_accounting() -> Iterator[SlurmCluster]:
+    """A Slurm cluster for all tests of this process."""
+    from tests.integration.slurm.cluster import temporary_cluster
+
+    with temporary_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def slurm_without_accounting() -> Iterator[SlurmCluster]:
+    """Another one, whose ``sacct`` has no answer."""
+    from tests.integration.slurm.cluster import temporary_cluster
+
+    with temporary_cluster(accounting=False) as cluster:
+        yield cluster
 
 
 def processes_with(variable: str) -> list[int]:

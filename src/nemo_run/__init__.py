@@ -17,8 +17,14 @@ if TYPE_CHECKING:
     from nemo_run.cli.lazy import LazyEntrypoint, lazy_imports
     from nemo_run.config import Config, ConfigurableMixin, Partial, Script
     from nemo_run.core.execution.base import Executor, ExecutorMacros, import_executor
-    from nemo_run.core.execution.launcher import FaultTolerance, Torchrun
+    from nemo_run.core.execution.launcher import (
+        FaultTolerance,
+        SlurmRay,
+        SlurmTemplate,
+        Torchrun,
+    )
     from nemo_run.core.execution.local import LocalExecutor
+    from nemo_run.core.execution.slurm import SlurmExecutor
     from nemo_run.core.packaging.base import Packager
     from nemo_run.core.packaging.git import GitArchivePackager
     from nemo_run.core.packaging.hybrid import HybridPackager
@@ -48,6 +54,9 @@ __all__ = [
     "Plugin",
     "SSHTunnel",
     "Script",
+    "SlurmExecutor",
+    "SlurmRay",
+    "SlurmTemplate",
     "SnapshotPackager",
     "Torchrun",
     "__package_name__",
@@ -79,6 +88,9 @@ _HOMES = {
     "Plugin": "run.plugin",
     "SSHTunnel": "core.tunnel.client",
     "Script": "config",
+    "SlurmExecutor": "core.execution.slurm",
+    "SlurmRay": "core.execution.launcher",
+    "SlurmTemplate": "core.execution.launcher",
     "SnapshotPackager": "core.packaging.snapshot",
     "Torchrun": "core.execution.launcher",
     "autoconvert": "api",
@@ -113,9 +125,6 @@ _PLANNED = {
     "LeptonExecutor",
     "SkypilotExecutor",
     "SkypilotJobsExecutor",
-    "SlurmExecutor",
-    "SlurmRay",
-    "SlurmTemplate",
 }
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import pytest
 
 _DOCKER = "the Docker executor"
-_SLURM = "the Slurm executor"
 _SKYPILOT = "the SkyPilot executors"
 _DGX_CLOUD = "the DGX Cloud executor"
 _LEPTON = "the Lepton executor"
@@ -19,10 +18,6 @@ _DEVSPACE = "the devspaces"
 TO_COME: dict[str, str] = {
     "nemo_run.DockerExecutor": _DOCKER,
     "torchx.schedulers.docker_persistent": _DOCKER,
-    "nemo_run.SlurmExecutor": _SLURM,
-    "nemo_run.SlurmRay": _SLURM,
-    "nemo_run.SlurmTemplate": _SLURM,
-    "torchx.schedulers.slurm_tunnel": _SLURM,
     "nemo_run.SkypilotExecutor": _SKYPILOT,
     "nemo_run.SkypilotJobsExecutor": _SKYPILOT,
     "nemo_run.core.execution.skypilot": _SKYPILOT,

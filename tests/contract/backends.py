@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -79,6 +80,8 @@ class SchedulerCluster:
 
     name: str
     outage: Callable[[], AbstractContextManager[None]] | None = None
+    fixture: str = ""
+    """Of pytest's, which starts what the backend needs."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -206,7 +209,54 @@ class LocalCluster(SchedulerCluster):
         return run.LocalExecutor(**settings)
 
 
-BACKENDS: dict[str, Callable[[Path], SchedulerCluster]] = {"local": LocalCluster}
+class SlurmOverSsh(SchedulerCluster):
+    """A Slurm cluster that the fixture has started and put on the ``PATH`` as host ``loop``."""
+
+    name = "slurm"
+    fixture = "slurm_with_accounting"
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._remote = root / "cluster"
+        self.outage = self._outage
+
+    def executor(self, **settings: Any) -> Executor:
+        settings = {"mem": "100M", "time": "00:10:00", "packager": run.Packager(), **settings}
+        tunnel = run.SSHTunnel(host="loop", user="root", job_dir=str(self._remote))
+        return run.SlurmExecutor(account="root", **{"tunnel": tunnel, **settings})
+
+    @contextlib.contextmanager
+    def _outage(self) -> Iterator[None]:
+        from tests.integration.slurm.cluster import SlurmCluster
+
+        with SlurmCluster.at(Path(os.environ["NEMO_RUN_TEST_SLURM"])).sshd.down():
+            yield
+
+
+class SlurmWithoutAccounting(SlurmOverSsh):
+    name = "slurm-without-accounting"
+    fixture = "slurm_without_accounting"
+
+
+class SlurmOnLoginNode(SlurmOverSsh):
+    """The same, from a machine that has Slurm's commands."""
+
+    name = "slurm-on-login-node"
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.outage = None
+
+    def executor(self, **settings: Any) -> Executor:
+        return super().executor(**{"tunnel": run.LocalTunnel(job_dir=""), **settings})
+
+
+BACKENDS: dict[str, Callable[[Path], SchedulerCluster]] = {
+    "local": LocalCluster,
+    "slurm": SlurmOverSsh,
+    "slurm-without-accounting": SlurmWithoutAccounting,
+    "slurm-on-login-node": SlurmOnLoginNode,
+}
 
 
 class Elsewhere:

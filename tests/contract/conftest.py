@@ -3,10 +3,27 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.contract.backends import BACKENDS, Cluster
+from tests.contract.backends import BACKENDS, Cluster, SchedulerCluster
+
+FAST = {"local"}
 
 
-@pytest.fixture(params=sorted(BACKENDS))
-def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Cluster:
+def _params() -> list[object]:
+    return [
+        pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
+        for name in sorted(BACKENDS)
+    ]
+
+
+@pytest.fixture(params=_params())
+def cluster(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Cluster:
     """A backend to submit to, with nothing submitted yet."""
-    return BACKENDS[request.param](tmp_path)
+    kind = BACKENDS[request.param]
+    if isinstance(kind, type) and issubclass(kind, SchedulerCluster) and kind.fixture:
+        engine = request.getfixturevalue(kind.fixture)
+        for name, value in engine.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("NEMO_RUN_TEST_SLURM", str(engine.directory))
+    return kind(tmp_path)

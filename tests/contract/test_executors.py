@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from dataclasses import fields
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -153,6 +154,7 @@ class TestScheduler:
         assert REVERSE_EXECUTOR_MAPPING[executor.SCHEDULER] is type(executor)
 
     def test_a_subclass_runs_on_the_same_scheduler(self, cluster: Cluster) -> None:
-        kind = type(cluster.executor())
-        mine = type("Mine", (kind,), {})
-        assert get_executor_str(mine()) == kind.SCHEDULER
+        executor = cluster.executor()
+        mine = type("Mine", (type(executor),), {})
+        settings = {f.name: getattr(executor, f.name) for f in fields(executor) if f.init}
+        assert get_executor_str(mine(**settings)) == executor.SCHEDULER

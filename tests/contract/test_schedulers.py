@@ -300,7 +300,8 @@ class TestRetries:
         cluster.wait_for_line(app_id, "started\n")
         cluster.cancel(app_id)
         assert cluster.wait(app_id).state is AppState.CANCELLED
-        assert cluster.lines(app_id) == ["started\n"]
+        # Its shell may say that it was terminated.
+        assert cluster.lines(app_id).count("started\n") == 1
 
     def test_a_job_can_be_cancelled_between_two_tries(self, cluster: Cluster) -> None:
         if not cluster.executor().CAPABILITIES.retries:
@@ -494,7 +495,7 @@ class TestLogs:
         cluster.wait_for_line(app_id, "up\n")
         timer = threading.Timer(0.3, cluster.cancel, [app_id])
         timer.start()
-        assert cluster.lines(app_id, should_tail=True) == ["up\n"]
+        assert cluster.lines(app_id, should_tail=True)[0] == "up\n"
         timer.join()
 
     def test_following_a_job_that_has_ended_ends_at_once(self, cluster: Cluster) -> None:

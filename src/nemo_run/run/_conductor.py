@@ -25,7 +25,14 @@ from torchx.specs import AppState, is_terminal, make_app_handle
 from nemo_run._home import get_nemorun_home
 from nemo_run._parallel import in_parallel
 from nemo_run._records import new_tag
-from nemo_run.exceptions import BackendError, NemoRunError, RecordError, SubmitError
+from nemo_run.exceptions import (
+    BackendError,
+    BackendUnavailableError,
+    ConnectionLostError,
+    NemoRunError,
+    RecordError,
+    SubmitError,
+)
 from nemo_run.run import _order
 from nemo_run.run._directory import ExperimentDirectory, JobState, MemberState
 from nemo_run.run.job import Job, JobGroup
@@ -209,6 +216,13 @@ class Conductor:
             try:
                 member.handle = self._submit(app, executor, recovering)
                 member.state = AppState.SUBMITTED
+            except BackendUnavailableError as err:
+                if recovering or isinstance(err, ConnectionLostError):
+                    # It may have been submitted: the next round asks again.
+                    log.warning("%s: %s", job.id, err)
+                    continue
+                _end(member, AppState.FAILED, f"{NOT_LAUNCHED}: {err}")
+                self.launch_errors.append(err)
             except NemoRunError as err:
                 _end(member, AppState.FAILED, f"{NOT_LAUNCHED}: {err}")
                 self.launch_errors.append(err)

@@ -323,9 +323,9 @@ class JobGroup(ConfigurableMixin):
     def executors_in_order(self) -> list[Executor]:
         """One executor for each application that `prepare` returns."""
         executors = self.executor_list()
-        if self.merged or len(executors) > 1:
-            return executors[:1] if self.merged else executors
-        return executors * len(self.task_list())
+        if self.merged:
+            return [type(executors[0]).merge(executors, len(self.task_list()))]
+        return executors if len(executors) > 1 else executors * len(self.task_list())
 
     def take(self, handles: Sequence[str], states: Sequence[AppState]) -> None:
         """Take over what the conductor knows."""

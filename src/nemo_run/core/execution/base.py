@@ -16,6 +16,8 @@ from nemo_run.core.packaging.base import Packager
 from nemo_run.exceptions import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torchx.specs import Role
     from typing_extensions import Self
 
@@ -78,11 +80,18 @@ class ExecutorMacros(ConfigurableMixin):
         return f"$$${{het_group_host_var}}_{index}"
 
     def apply(self, role: Role) -> Role:
-        """Return a copy of ``role`` with every argument and environment value substituted."""
+        """Return a copy of ``role`` with every argument and value that has a placeholder filled in.
+
+        Others stay as they are, so that a ``$$`` of the user's own arrives as it was written.
+        """
         role = copy.deepcopy(role)
-        role.args = [self.substitute(arg) for arg in role.args]
-        role.env = {name: self.substitute(value) for name, value in role.env.items()}
+        role.args = [self._filled(arg) for arg in role.args]
+        role.env = {name: self._filled(value) for name, value in role.env.items()}
         return role
+
+    def _filled(self, text: str) -> str:
+        ours = any(f"${{{item.name}}}" in text for item in dataclasses.fields(self))
+        return self.substitute(text) if ours else text
 
     def substitute(self, arg: str) -> str:
         """Return ``arg`` with our placeholders filled in; others stay, and ``$$`` becomes ``$``."""
@@ -128,6 +137,11 @@ class Executor(ConfigurableMixin):
     job_dir: str = ""
     experiment_dir: str = field(init=False, default="")
     _launcher_setup: bool = field(init=False, default=False, repr=False)
+
+    @classmethod
+    def merge(cls, executors: Sequence[Self], num_tasks: int) -> Self:
+        """Return one executor for a group that is one submission: see ``merged_groups``."""
+        raise NotImplementedError(f"{cls.__name__} does not run a group as one job.")
 
     def info(self) -> str:
         """Return how a status table names this executor."""
@@ -222,6 +236,10 @@ class Executor(ConfigurableMixin):
             path.write_text(content)
             paths.append(str(path))
         return paths
+
+    def rundir(self) -> str | None:
+        """Return what ``/nemo_run`` in a task stands for, or None where the task sees it so."""
+        return None
 
     def create_job_dir(self) -> None:
         """Make the job directory; it may be there already."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
+from nemo_run import _shell
 from nemo_run.config import ConfigurableMixin, Script
+from nemo_run.exceptions import ConfigError
 
 
 @dataclass(kw_only=True)
@@ -76,7 +79,101 @@ class FaultTolerance(Launcher):
     max_restarts: int | None = None
 
 
+@dataclass(kw_only=True)
+class SlurmTemplate(Launcher):
+    """Puts the command into a Jinja template of a shell script, which runs instead.
+
+    ``command`` is the command line in it, and each of ``template_vars`` a variable more.
+
+    Attributes:
+        template_path: an absolute path, or the name of a template that comes with us.
+        template_inline: the template itself; wins over a path.
+    """
+
+    template_path: str | None = None
+    template_inline: str | None = None
+    template_vars: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not (self.template_path or self.template_inline):
+            raise ConfigError(
+                f"{type(self).__name__} needs a template: set template_path or template_inline."
+            )
+
+    def get_template_content(self) -> str:
+        """Return the template.
+
+        Raises:
+            FileNotFoundError: there is no file of that name.
+        """
+        if self.template_inline:
+            return self.template_inline
+        from nemo_run.core.execution.utils import TEMPLATES
+
+        # An absolute path stays itself.
+        return (TEMPLATES / str(self.template_path)).read_text()
+
+    def render_template(self, cmd: list[str]) -> str:
+        """Return the script that runs ``cmd``."""
+        from nemo_run.core.execution.utils import render
+
+        return render(self.get_template_content(), {"command": self._line(cmd), **self._values()})
+
+    def transform(self, cmd: list[str]) -> Script | None:
+        return Script(inline=self.render_template(cmd))
+
+    def _line(self, cmd: list[str]) -> str:
+        # Only our own variables are left to the shell, as in every other command.
+        return _shell.render(cmd)
+
+    def _values(self) -> dict[str, Any]:
+        return dict(self.template_vars)
+
+
+@dataclass(kw_only=True)
+class SlurmRay(SlurmTemplate):
+    """Starts a Ray cluster on the nodes of the job, then the command on the first of them.
+
+    Attributes:
+        gcs_server_port, dashboard_port, object_manager_port, node_manager_port: of Ray.
+        dashboard_agent_port, dashboard_agent_grpc_port, metrics_port: of Ray.
+        display_nvidia_smi_output: show the GPUs of each node first.
+        head_setup: lines of bash that the first node runs when all nodes have joined.
+        head_init_wait_time: seconds between two looks at who has joined.
+        worker_init_wait_time: seconds that the other nodes give the first one.
+        env_vars: exported before Ray starts.
+    """
+
+    template_path: str | None = "slurm_ray.sh.j2"
+    gcs_server_port: int = 6379
+    dashboard_port: int = 8265
+    object_manager_port: int = 8076
+    node_manager_port: int = 8077
+    dashboard_agent_port: int = 52365
+    dashboard_agent_grpc_port: int = 52366
+    metrics_port: int = 9002
+    display_nvidia_smi_output: bool = False
+    head_setup: str | None = None
+    head_init_wait_time: int = 10
+    worker_init_wait_time: int = 60
+    env_vars: dict[str, str] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.template_path = "slurm_ray.sh.j2"
+        super().__post_init__()
+
+    def _values(self) -> dict[str, Any]:
+        known = {item.name for item in fields(SlurmTemplate)}
+        own = {item.name: getattr(self, item.name) for item in fields(self)}
+        values = {name: value for name, value in own.items() if name not in known}
+        exports = [_shell.export(name, value) for name, value in (self.env_vars or {}).items()]
+        values["env_vars"] = "\n".join(exports)
+        return {**values, **self.template_vars}
+
+
 LAUNCHER_MAP: dict[str, type[Launcher]] = {
     "torchrun": Torchrun,
     "ft": FaultTolerance,
+    "slurm_ray": SlurmRay,
+    "slurm_template": SlurmTemplate,
 }

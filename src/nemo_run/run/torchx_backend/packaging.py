@@ -159,6 +159,7 @@ def _script_command(name: str, script: Script, executor: Executor, with_copies: 
     args = script.to_command(
         filename=str(Path(executor.job_dir) / SCRIPTS_DIR / f"{name}.sh"),
         is_local=executor.CAPABILITIES.local_paths,
+        substitute_rundir_path=executor.rundir(),
     )
     return _Command(
         entrypoint=script.entrypoint,

@@ -67,8 +67,9 @@ class Rendezvous:
         """
         endpoint, rank, seed = "localhost:0", "0", None
         if topology.high > 1:
-            endpoint = f"{ExecutorMacros.HEAD_NODE_IP_VAR}:{self.port}"
-            rank = ExecutorMacros.NODE_RANK_VAR
+            # The placeholders become names of variables, the doubled dollar what asks for values.
+            endpoint = f"$${ExecutorMacros.HEAD_NODE_IP_VAR}:{self.port}"
+            rank = f"$${ExecutorMacros.NODE_RANK_VAR}"
         if use_env:
             address, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT")
             node_rank = environ.get("NODE_RANK") or environ.get("SLURM_NODEID")

@@ -23,6 +23,7 @@ from torchx.specs import AppDef, AppDryRunInfo, AppState, Role, is_terminal
 from nemo_run._records import JobRecord, JobRef, JobStore, RoleSize, new_tag
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.local import LocalExecutor
+from nemo_run.core.execution.slurm import SlurmExecutor
 from nemo_run.exceptions import (
     BackendError,
     BackendUnavailableError,
@@ -52,7 +53,9 @@ log = logging.getLogger(__name__)
 ExecutorT = TypeVar("ExecutorT", bound=Executor)
 RequestT = TypeVar("RequestT")
 
-EXECUTOR_MAPPING: dict[type[Executor], str] = {LocalExecutor: LocalExecutor.SCHEDULER}
+EXECUTOR_MAPPING: dict[type[Executor], str] = {
+    executor: executor.SCHEDULER for executor in (LocalExecutor, SlurmExecutor)
+}
 REVERSE_EXECUTOR_MAPPING: dict[str, type[Executor]] = {v: k for k, v in EXECUTOR_MAPPING.items()}
 
 CWD = "nemo_run/cwd"

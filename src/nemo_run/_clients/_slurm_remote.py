@@ -1,0 +1,228 @@
+"""What runs on the cluster: short POSIX shell programs, each sent as one command.
+
+They are made to be repeated: each says what it found or did, and a second one does nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nemo_run import _shell
+from nemo_run._clients._slurm_answers import SACCT_FIELDS, SQUEUE_FIELDS
+
+MARK = "@nemo_run"
+"""Starts every line that is ours: login scripts may print, too."""
+
+BAD_STREAM = 65
+
+# Ask for a job by the directory of its submission, which is part of the path of its script.
+_FIND = r"""
+find_job() {
+    squeue -h -t all -u "$(id -un)" -O 'JobArrayID:80|,Command:4000' 2>"$1/find" >"$1/queue"
+    code=$?
+    found=$(grep -F "$1/" "$1/queue" | sed -n '1s/[_+|].*//p' | tr -d ' ')
+    if [ -z "$found" ]; then
+        found=$(sacct -n -P -X -S now-8days -o JobIDRaw,Comment,SubmitLine 2>/dev/null \
+            | grep -F -e "${1##*/}" | sed -n '1s/|.*//p')
+    fi
+    rm -f "$1/queue"
+    [ -n "$found" ] || return $code
+}
+"""
+
+# sbatch may take the job and fail to say so; then the job is found by its directory.
+_SUBMIT = (
+    _FIND
+    + rf"""
+trap '' HUP PIPE
+submit() {{
+    if [ ! -e "$1/ready" ]; then
+        echo '{MARK} cut'
+        return
+    fi
+    if [ -n "$2" ] && [ ! -s "$2" ]; then
+        echo '{MARK} nocode'
+        return
+    fi
+    if ! mkdir "$1/submitting" 2>/dev/null; then
+        echo '{MARK} twice'
+        return
+    fi
+    echo "$$ $(hostname)" >"$1/submitting/by"
+    code=0
+    if [ -n "$2" ]; then
+        mkdir -p "$1/../../code" && tar -xzof "$2" -C "$1/../../code" 2>"$1/err"
+        code=$?
+    fi
+    if [ $code -eq 0 ]; then
+        (cd "$1/../.." && sh "$1/submit.sh") >"$1/out" 2>"$1/err" </dev/null
+        code=$?
+    fi
+    found=
+    if [ $code -ne 0 ]; then
+        sleep 1
+        find_job "$1" && [ -n "$found" ] && echo "$found" >"$1/out" && code=0
+    fi
+    echo $code >"$1/.code" && mv "$1/.code" "$1/code"
+    echo "{MARK} done $code"
+    sed 's/^/{MARK} out /' "$1/out"
+    sed 's/^/{MARK} err /' "$1/err"
+}}
+"""
+)
+
+_ASK = (
+    _FIND
+    + rf"""
+ask() {{
+    waited=0
+    # Whoever submits may be at it still.
+    while [ -e "$1/submitting" ] && [ ! -e "$1/code" ] && [ $waited -lt $2 ]; do
+        read pid host 2>/dev/null <"$1/submitting/by" || pid=
+        if [ $waited -ge 15 ] && [ "$host" = "$(hostname)" ] && ! kill -0 "$pid" 2>/dev/null; then
+            break
+        fi
+        sleep 1
+        waited=$((waited + 1))
+    done
+    if [ "$(cat "$1/code" 2>/dev/null)" = 0 ]; then
+        echo "{MARK} done 0"
+        sed 's/^/{MARK} out /' "$1/out"
+        return
+    fi
+    if [ ! -e "$1/submitting" ]; then
+        echo '{MARK} never'
+        return
+    fi
+    found=
+    if ! find_job "$1"; then
+        echo '{MARK} unknown'
+        sed 's/^/{MARK} err /' "$1/find"
+    elif [ -n "$found" ]; then
+        echo "{MARK} done 0"
+        echo "{MARK} out $found"
+    else
+        rm -rf "$1/submitting" "$1/code" "$1/out" "$1/err"
+        echo '{MARK} never'
+    fi
+}}
+"""
+)
+
+
+def submit(jobs: Sequence[tuple[str, str]]) -> str:
+    """Unpack a tar stream and submit what it brought, once for each of ``jobs``.
+
+    These are the directory of a submission and the archive of its code, which may be empty.
+
+    Answers, a block for each after a line ``begin``: ``done`` with the exit code and what sbatch
+    said, ``cut`` where the stream ended too early, ``nocode`` where the archive has to be sent
+    first, or ``twice`` where it was submitted before.
+    """
+    calls = [
+        f"echo '{MARK} begin'; {_shell.render(['submit', path, archive])}" for path, archive in jobs
+    ]
+    unpack = f"tar -xpof - -C / || exit {BAD_STREAM}"
+    return "\n".join([_SUBMIT.strip("\n"), unpack, *calls])
+
+
+def ask(state_dir: str, patience_s: int) -> str:
+    """Find out what became of a submission: ``done``, ``never``, or ``unknown``."""
+    return "\n".join([_ASK.strip("\n"), _shell.render(["ask", state_dir, str(patience_s)])])
+
+
+def receive_code(archive: str) -> str:
+    """Keep an archive that comes as a stream under its final name, whole or not at all."""
+    directory = archive.rpartition("/")[0]
+    part = f"{archive}.$$"
+    return " && ".join(
+        [
+            _shell.render(["mkdir", "-p", directory]),
+            f"cat >{_word(part)}",
+            f"mv -f {_word(part)} {_shell.render([archive])}",
+        ]
+    )
+
+
+def queue(ids: Collection[str]) -> str:
+    """Ask the controller for jobs."""
+    argv = ["squeue", "-h", "-t", "all", "-j", ",".join(ids), "-O", SQUEUE_FIELDS]
+    return f"SLURM_TIME_FORMAT=%s {_shell.render(argv)}"
+
+
+def history(ids: Collection[str], state_dirs: Sequence[str]) -> str:
+    """Ask accounting for jobs, and look for what their scripts left behind."""
+    argv = ["sacct", "-n", "-P", "-X", "-j", ",".join(ids), "-o", SACCT_FIELDS]
+    files = [
+        f"for f in {_shell.render([path])}/exit* {_shell.render([path])}/cancelled; do "
+        '[ ! -e "$f" ] '
+        f'|| echo "{MARK} exit {number} ${{f##*/}} $(cat "$f")"; done'
+        for number, path in enumerate(state_dirs)
+    ]
+    # Ours first, so that an accounting without an end of line does no harm.
+    return "\n".join([*files, f"SLURM_TIME_FORMAT=%s {_shell.render(argv)} 2>/dev/null", ":"])
+
+
+def cancel(job_id: str, state_dir: str, *, kill: bool) -> str:
+    """Ask Slurm to end a job, after leaving a note that we did; with ``kill`` without any grace."""
+    note = f"[ ! -d {_shell.render([state_dir])} ] || : >{_shell.render([state_dir])}/cancelled"
+    steps = _shell.render(["squeue", "--steps", "-h", "-j", job_id, "-o", "%i"])
+    at_once = f"scancel --signal=KILL $({steps} 2>/dev/null | grep -v '[a-z]') 2>/dev/null"
+    return "\n".join([note, *([at_once] if kill else []), _shell.render(["scancel", job_id])])
+
+
+def forget_environment(state_dirs: Sequence[str]) -> str:
+    """Remove the variables of jobs that do not come back."""
+    return "\n".join(f"rm -f {_shell.render([path])}/env*" for path in state_dirs)
+
+
+def _word(text: str) -> str:
+    # The process id keeps two receivers apart.
+    literal, _, _ = text.rpartition("$$")
+    return f"{_shell.render([literal])}$$"
+
+
+def read_logs(requests: Sequence[LogRequest]) -> str:
+    """Print the files of each request, and what is in them after the bytes that are known."""
+    lines = [_READ.strip("\n")]
+    for number, request in enumerate(requests):
+        known = "".join(
+            f" {_shell.render([path])}) o={offset} ;;" for path, offset in request.offsets.items()
+        )
+        lines.append(
+            f'for f in {request.pattern}; do [ -e "$f" ] || continue; o=0; '
+            f'case "$f" in{known} *) ;; esac; '
+            f'read_log {number} "$f" "$o" {request.limit} {request.last}; done'
+        )
+    return "\n".join(lines)
+
+
+# Base64, since what comes back may be any bytes, and passes through a login shell's terminal.
+_READ = rf"""
+read_log() {{
+    size=$(wc -c <"$2" | tr -d ' ')
+    if [ "$5" -gt 0 ] && [ "$3" -eq 0 ] && [ "$size" -gt "$5" ]; then
+        set -- "$1" "$2" $((size - $5)) "$4" "$5"
+    fi
+    echo "{MARK} file $1 $3 $size $2"
+    [ "$size" -le "$3" ] || tail -c +$(($3 + 1)) "$2" | head -c "$4" | base64
+}}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogRequest:
+    """Which files to read from where.
+
+    Attributes:
+        pattern: for the shell, quoted but for its wildcards.
+        offsets: how many bytes of which file are known.
+        limit: read at most this many bytes of each.
+        last: start a file that is not known at most this many bytes before its end; 0 for all.
+    """
+
+    pattern: str
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    limit: int = 1 << 22
+    last: int = 0

@@ -1,0 +1,67 @@
+"""Answer questions that come at about the same time with one call."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+GATHER_S = 0.005
+
+
+class Together(Generic[Q, A]):
+    """Collects questions of many threads while an earlier call is under way.
+
+    ``answer`` takes all that were collected and returns an answer, or an error to raise, for each.
+    """
+
+    def __init__(self, answer: Callable[[Sequence[Q]], Sequence[A | Exception]]) -> None:
+        self._answer = answer
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[Q, Future[A]]] = []
+        self._busy = False
+
+    def ask(self, question: Q) -> A:
+        """Return the answer, or raise the error that is it."""
+        future: Future[A] = Future()
+        with self._lock:
+            self._waiting.append((question, future))
+            first, self._busy = not self._busy, True
+        if first:
+            time.sleep(GATHER_S)  # let those come that ask at the same time
+            self._serve()
+        return future.result()
+
+    def _serve(self) -> None:
+        while batch := self._take():
+            try:
+                answers = self._answer([question for question, _ in batch])
+            except BaseException as err:
+                # Also an interrupt: nobody else must be left waiting.
+                for _, future in [*batch, *self._take_last()]:
+                    future.set_exception(err)
+                if not isinstance(err, Exception):
+                    raise
+                return
+            for (_, future), answer in zip(batch, answers, strict=True):
+                if isinstance(answer, Exception):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer)
+
+    def _take(self) -> list[tuple[Q, Future[A]]]:
+        with self._lock:
+            batch, self._waiting = self._waiting, []
+            self._busy = bool(batch)
+            return batch
+
+    def _take_last(self) -> list[tuple[Q, Future[A]]]:
+        with self._lock:
+            batch, self._waiting = self._waiting, []
+            self._busy = False
+            return batch

@@ -1,0 +1,409 @@
+"""A Slurm cluster: submit, ask, cancel and read logs, with as few remote commands as possible.
+
+Calls of many threads at about the same time share one remote command.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from nemo_run import _shell
+from nemo_run._clients import _slurm_remote as remote
+from nemo_run._clients._slurm_answers import (
+    Exit,
+    Row,
+    by_job,
+    parse_exit,
+    parse_sacct,
+    parse_squeue,
+)
+from nemo_run._clients._slurm_remote import LogRequest
+from nemo_run._clients._together import Together
+from nemo_run.exceptions import (
+    BackendUnavailableError,
+    JobNotFoundError,
+    NemoRunError,
+    SubmitError,
+)
+
+BACKEND = "slurm_tunnel"
+TIMEOUT_S = 120.0
+AHEAD_S = 1.0
+"""How long an answer that came along with another may be used, once."""
+
+CHUNK = 200
+
+T = TypeVar("T")
+
+_TRANSIENT = re.compile(
+    r"timed out|Unable to contact slurm controller|Communication connection failure|"
+    r"Zero Bytes were transmitted|temporarily unable|Resource temporarily unavailable|"
+    r"Connection refused|Unexpected message received",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a remote command said."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Shell(Protocol):
+    """Runs one command of a POSIX shell where Slurm's commands are.
+
+    Raises:
+        BackendUnavailableError: it could not be reached, or the connection broke; then the
+            command may have run.
+    """
+
+    def __call__(self, command: str, stdin: bytes, timeout_s: float) -> Answer: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """A file, or with ``link`` a symbolic link, to be put on the cluster."""
+
+    path: str
+    data: bytes = b""
+    mode: int = 0o644
+    link: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """A job to be submitted.
+
+    Attributes:
+        state_dir: on the cluster, unlike that of any other submission.
+        files: what has to be there first; absolute paths.
+        archive: where the job's code is kept on the cluster; empty for none.
+        read_archive: returns the archive, asked only where the cluster does not have it.
+    """
+
+    state_dir: str
+    argv: Sequence[str]
+    files: Sequence[File]
+    archive: str = ""
+    read_archive: Callable[[], bytes] = lambda: b""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What is known of a job: rows of Slurm's, or what its script left behind."""
+
+    rows: Sequence[Row] = ()
+    exits: Sequence[Exit] = ()
+    cancelled: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogPart:
+    """A piece of a log file."""
+
+    path: str
+    start: int
+    size: int
+    data: bytes = field(repr=False)
+
+
+class Slurm:
+    """The cluster behind ``shell``; one object for all threads of a process."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._submitting = Together(self._submit_all)
+        self._asking = Together(self._ask_all)
+        self._reading = Together(self._read_all)
+        self._lock = threading.Lock()
+        # Jobs that somebody waits for, and what came along when another was asked about.
+        self._watched: dict[str, str] = {}
+        self._ahead: dict[str, tuple[float, Report]] = {}
+
+    def submit(self, submission: Submission) -> str:
+        """Submit a job that was not submitted before, and return its number.
+
+        Raises:
+            SubmitError: Slurm did not accept it.
+            BackendUnavailableError: it may or may not have been submitted; see `find`.
+        """
+        job_id = self._submitting.ask(submission)
+        self.watch(job_id, submission.state_dir)
+        return job_id
+
+    def find(self, state_dir: str, *, patience_s: int = 60) -> str | None:
+        """Return the number of the job with that state directory; None if there is none.
+
+        Raises:
+            BackendUnavailableError: Slurm cannot say now.
+        """
+        answer = self._run(remote.ask(state_dir, patience_s))
+        lines = _ours(answer.out)
+        verdict = lines[0] if lines else ""
+        if verdict == "never":
+            return None
+        if verdict.startswith("done"):
+            return _job_id(lines)
+        raise _unavailable("find a job again", _said(lines, answer))
+
+    def watch(self, job_id: str, state_dir: str) -> None:
+        """Ask for this job, too, whenever another is asked about."""
+        with self._lock:
+            self._watched[job_id] = state_dir
+
+    def unwatch(self, job_id: str) -> None:
+        with self._lock:
+            self._watched.pop(job_id, None)
+            self._ahead.pop(job_id, None)
+
+    def job(self, job_id: str, state_dir: str) -> Report:
+        """Return what is known of a job.
+
+        Raises:
+            JobNotFoundError: nobody knows it.
+            BackendUnavailableError: Slurm cannot say now.
+        """
+        self.watch(job_id, state_dir)
+        with self._lock:
+            at, report = self._ahead.pop(job_id, (0.0, Report()))
+        if time.monotonic() - at < AHEAD_S and report.rows:
+            return report
+        return self._asking.ask(job_id)
+
+    def cancel(self, job_id: str, state_dir: str, *, kill: bool = False) -> None:
+        """Ask Slurm to end a job; fine where it has ended.
+
+        Raises:
+            BackendUnavailableError: Slurm could not be asked.
+        """
+        answer = self._run(remote.cancel(job_id, state_dir, kill=kill))
+        with self._lock:
+            self._ahead.pop(job_id, None)
+        gone = "Invalid job id" in answer.err or "already completing" in answer.err
+        if answer.code and not gone:
+            raise _unavailable(f"cancel job {job_id}", answer.err)
+
+    def read_logs(self, request: LogRequest) -> list[LogPart]:
+        """Return what is new in some log files, in the order of their names."""
+        return self._reading.ask(request)
+
+    def forget_environment(self, state_dir: str) -> None:
+        """Remove the variables of a job that does not come back."""
+        self._run(remote.forget_environment([state_dir]))
+
+    def run(self, command: str) -> Answer:
+        """Run a command of the shell; its exit code is for the caller to judge."""
+        return self._run(command)
+
+    def _run(self, command: str, stdin: bytes = b"") -> Answer:
+        return self._shell(command, stdin, TIMEOUT_S)
+
+    # Many at once.
+
+    def _submit_all(self, batch: Sequence[Submission]) -> list[str | Exception]:
+        stream = _stream([file for item in batch for file in _all_files(item)])
+        command = remote.submit([(item.state_dir, item.archive) for item in batch])
+        answer = self._run(command, stream)
+        if answer.code == remote.BAD_STREAM and len(batch) > 1:
+            # One of them does not fit; the others may.
+            return [self._submit_all([item])[0] for item in batch]
+        if answer.code == remote.BAD_STREAM:
+            return [_refused(f"its files could not be written: {answer.err.strip()}")]
+        blocks = _blocks(answer.out)
+        if len(blocks) != len(batch):
+            return [_unavailable("submit", answer.err)] * len(batch)
+        outcomes = dict(zip([item.state_dir for item in batch], blocks, strict=True))
+        lacking = [item for item in batch if outcomes[item.state_dir][:1] == ["nocode"]]
+        results = {
+            item.state_dir: self._outcome(item, outcomes[item.state_dir])
+            for item in batch
+            if item not in lacking
+        }
+        if lacking:
+            results |= self._submit_with_code(lacking)
+        return [results[item.state_dir] for item in batch]
+
+    def _submit_with_code(self, batch: Sequence[Submission]) -> dict[str, str | Exception]:
+        """Send the archives that the cluster does not have, each once, and submit again."""
+        for item in {item.archive: item for item in batch}.values():
+            sent = self._run(remote.receive_code(item.archive), item.read_archive())
+            if sent.code:
+                error = _refused(f"its code could not be sent: {sent.err.strip()}")
+                return {item.state_dir: error for item in batch}
+        return dict(zip([i.state_dir for i in batch], self._submit_all(batch), strict=True))
+
+    def _outcome(self, item: Submission, lines: Sequence[str]) -> str | Exception:
+        verdict = lines[0] if lines else ""
+        if verdict == "done 0":
+            return _job_id(lines)
+        said = _said(lines, None)
+        if verdict == "twice":
+            try:
+                return self.find(item.state_dir) or _unavailable("submit", "submitted by another")
+            except NemoRunError as err:
+                return err
+        if not verdict.startswith("done") or _TRANSIENT.search(said):
+            return _unavailable("submit", said)
+        return _refused(said)
+
+    def _ask_all(self, batch: Sequence[str]) -> list[Report | Exception]:
+        with self._lock:
+            wanted = dict(self._watched)
+        answer = self._run(remote.queue(list(wanted)))
+        found = dict(by_job(parse_squeue(answer.out)))
+        reports = {job_id: Report(rows=rows) for job_id, rows in found.items()}
+        down = answer.code != 0 and "Invalid job id" not in answer.err
+        missing = {job_id: wanted[job_id] for job_id in wanted if job_id not in found}
+        for ids in _chunks(list(missing)):
+            reports |= self._history({job_id: missing[job_id] for job_id in ids})
+        now = time.monotonic()
+        with self._lock:
+            self._ahead |= {
+                job_id: (now, report)
+                for job_id, report in reports.items()
+                if job_id not in batch and report.rows
+            }
+            for job_id in missing.keys() - reports.keys() - set(batch):
+                self._watched.pop(job_id, None)
+        return [reports.get(job_id) or _no_answer(job_id, down, answer.err) for job_id in batch]
+
+    def _history(self, wanted: Mapping[str, str]) -> dict[str, Report]:
+        """Ask accounting, and the files that scripts leave, about jobs the controller forgot."""
+        answer = self._run(remote.history(list(wanted), list(wanted.values())))
+        rows = by_job(parse_sacct(answer.out))
+        ids = list(wanted)
+        exits: dict[str, list[Exit]] = {}
+        cancelled = set()
+        for line in _ours(answer.out):
+            _, number, name, text = (*line.split(" ", 3), "")[:4]
+            found = parse_exit(name, text)
+            if found is not None:
+                exits.setdefault(ids[int(number)], []).append(found)
+            elif name == "cancelled":
+                cancelled.add(ids[int(number)])
+        return {
+            job_id: Report(
+                rows=rows.get(job_id, ()),
+                exits=exits.get(job_id, ()),
+                cancelled=job_id in cancelled,
+            )
+            for job_id in ids
+            if job_id in rows or job_id in exits
+        }
+
+    def _read_all(self, batch: Sequence[LogRequest]) -> list[list[LogPart] | Exception]:
+        parts: list[list[LogPart] | Exception] = []
+        for some in _chunks(batch):
+            parts += _log_parts(self._run(remote.read_logs(some)).out, len(some))
+        return parts
+
+
+def _log_parts(out: str, count: int) -> list[list[LogPart]]:
+    parts: list[list[LogPart]] = [[] for _ in range(count)]
+    for block in out.split(f"{remote.MARK} file ")[1:]:
+        head, _, encoded = block.partition("\n")
+        number, start, size, path = head.split(" ", 3)
+        data = base64.b64decode(encoded)
+        part = LogPart(path=path, start=int(start), size=int(size), data=data)
+        parts[int(number)].append(part)
+    return parts
+
+
+def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Cut what would make a command longer than a system takes."""
+    return (items[start : start + CHUNK] for start in range(0, len(items), CHUNK))
+
+
+def _all_files(item: Submission) -> list[File]:
+    own = [
+        File(path=f"{item.state_dir}/submit.sh", data=_shell.render(item.argv).encode() + b"\n"),
+        # The last of a stream that may be cut.
+        File(path=f"{item.state_dir}/ready"),
+    ]
+    return [*item.files, *own]
+
+
+def _stream(files: Sequence[File]) -> bytes:
+    """Return a tar of files with absolute paths; directories that are private are made so."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for file in files:
+            info = tarfile.TarInfo(file.path.lstrip("/"))
+            info.mode, info.mtime = file.mode, int(time.time())
+            if file.link:
+                info.type, info.linkname = tarfile.SYMTYPE, file.link
+                tar.addfile(info)
+            elif file.path.endswith("/"):
+                info.type = tarfile.DIRTYPE
+                tar.addfile(info)
+            else:
+                info.size = len(file.data)
+                tar.addfile(info, io.BytesIO(file.data))
+    return buffer.getvalue()
+
+
+def _ours(out: str) -> list[str]:
+    """Return the lines that our own programs printed."""
+    mark = f"{remote.MARK} "
+    return [line.removeprefix(mark) for line in out.split("\n") if line.startswith(mark)]
+
+
+def _blocks(out: str) -> list[list[str]]:
+    blocks: list[list[str]] = []
+    for line in _ours(out):
+        if line == "begin":
+            blocks.append([])
+        elif blocks:
+            blocks[-1].append(line)
+    return blocks
+
+
+def _job_id(lines: Sequence[str]) -> str:
+    said = [line.removeprefix("out ") for line in lines if line.startswith("out ")]
+    # With several clusters it is "number;cluster".
+    numbers = [line.strip().partition(";")[0] for line in said]
+    found = next((number for number in reversed(numbers) if number.isdigit()), None)
+    if found is None:
+        raise _refused(f"sbatch did not say what number it gave: {said!r}")
+    return found
+
+
+def _said(lines: Sequence[str], answer: Answer | None) -> str:
+    said = [line.removeprefix("err ") for line in lines if line.startswith("err ")]
+    return "\n".join(said) or (answer.err.strip() if answer is not None else "")
+
+
+def _refused(said: str) -> SubmitError:
+    return SubmitError(
+        f"Slurm did not accept the job: {said}", backend=BACKEND, operation="submit", detail=said
+    )
+
+
+def _unavailable(operation: str, said: str) -> BackendUnavailableError:
+    return BackendUnavailableError(
+        f"Slurm could not be asked to {operation}: {said.strip() or 'no answer'}",
+        backend=BACKEND,
+        operation=operation,
+        detail=said,
+    )
+
+
+def _no_answer(job_id: str, down: bool, said: str) -> Exception:
+    if down:
+        return _unavailable(f"say how job {job_id} is", said)
+    return JobNotFoundError(
+        f"Slurm does not know job {job_id} any more, and it left nothing behind.",
+        backend=BACKEND,
+        operation="status",
+    )

@@ -1,0 +1,127 @@
+"""How a task gets into its container: options of srun, or a program that srun starts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from nemo_run.config import RUNDIR_NAME, RUNDIR_SPECIAL_NAME
+from nemo_run.exceptions import ConfigError
+
+Runtime = Literal["pyxis", "apptainer", "singularity", "podman", "docker"]
+
+RUNTIMES: tuple[Runtime, ...] = ("pyxis", "apptainer", "singularity", "podman", "docker")
+
+RUNDIR = f"/{RUNDIR_NAME}"
+
+# What a task wants to know of its place in the job; other runtimes pass the environment on.
+_SLURM_VARIABLES = (
+    "SLURM_JOB_ID",
+    "SLURM_NNODES",
+    "SLURM_NTASKS",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_NODEID",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_RESTART_COUNT",
+    "SLURM_ARRAY_TASK_ID",
+    "CUDA_VISIBLE_DEVICES",
+    "PYTHONUNBUFFERED",
+    "TORCHX_MAX_RETRIES",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """A container of one step; ``image`` is None for a step without one.
+
+    Attributes:
+        job_dir: on the cluster; the task sees it as ``/nemo_run``.
+        variables: names of environment variables that the task needs.
+        env: names whose values replace those that the image sets, for Pyxis.
+    """
+
+    image: str | None
+    runtime: Runtime | None
+    mounts: Sequence[str]
+    env: Sequence[str] | None
+    job_dir: str
+    gpus: bool = False
+    variables: Collection[str] = ()
+
+    def srun_options(self) -> list[str]:
+        """Return what srun itself has to know."""
+        if not self.image:
+            return ["--chdir", f"{self.job_dir}/code"]
+        if self._runtime != "pyxis":
+            return []
+        options = [
+            "--container-image",
+            self.image,
+            "--container-mounts",
+            ",".join(self._mounts()),
+            "--container-workdir",
+            f"{RUNDIR}/code",
+        ]
+        if self.env:
+            options += ["--container-env", ",".join(self.env)]
+        return options
+
+    def wrapped(self, argv: Sequence[str]) -> list[str]:
+        """Return the command that srun starts to have ``argv`` run inside."""
+        if not self.image or self._runtime == "pyxis":
+            return list(argv)
+        if self._runtime in ("apptainer", "singularity"):
+            binds = [part for mount in self._mounts() for part in ("--bind", mount)]
+            gpus = ["--nv"] if self.gpus else []
+            return [
+                self._runtime,
+                "exec",
+                *gpus,
+                *binds,
+                "--pwd",
+                f"{RUNDIR}/code",
+                self.image,
+                *argv,
+            ]
+        volumes = [part for mount in self._mounts() for part in ("--volume", mount)]
+        # Names only: the values are in the environment, and not in anybody's process list.
+        names = [*_SLURM_VARIABLES, *self.variables]
+        env = [part for name in dict.fromkeys(names) for part in ("--env", name)]
+        gpus = ["--gpus", "all"] if self.gpus else []
+        return [
+            self._runtime,
+            "run",
+            "--rm",
+            "--network=host",
+            "--ipc=host",
+            *gpus,
+            *volumes,
+            *env,
+            "--workdir",
+            f"{RUNDIR}/code",
+            self.image,
+            *argv,
+        ]
+
+    @property
+    def _runtime(self) -> Runtime:
+        return self.runtime or "pyxis"
+
+    def _mounts(self) -> list[str]:
+        given = [
+            self.job_dir + mount.removeprefix(RUNDIR_SPECIAL_NAME)
+            if mount.startswith(RUNDIR_SPECIAL_NAME)
+            else mount
+            for mount in self.mounts
+        ]
+        return [*given, f"{self.job_dir}:{RUNDIR}"]
+
+
+def check_runtime(runtime: str | None) -> None:
+    """Raise ConfigError unless ``runtime`` is one that we know."""
+    if runtime is not None and runtime not in RUNTIMES:
+        raise ConfigError(
+            f"container_runtime={runtime!r} is not known. Use one of {', '.join(RUNTIMES)}."
+        )

@@ -1,0 +1,233 @@
+"""What a batch script asks of ``sbatch``: one block of directives, or one for each het group."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nemo_run.exceptions import ConfigError
+
+if TYPE_CHECKING:
+    from nemo_run.core.execution.slurm import SlurmBatchRequest, SlurmExecutor
+
+log = logging.getLogger(__name__)
+
+SBATCH_FLAGS = [
+    "account",
+    "acctg_freq",
+    "array",
+    "batch",
+    "clusters",
+    "constraint",
+    "container",
+    "container_id",
+    "core_spec",
+    "cpus_per_gpu",
+    "cpus_per_task",
+    "comment",
+    "debug",
+    "delay_boot",
+    "dependency",
+    "distribution",
+    "error",
+    "exclude",
+    "exclusive",
+    "export",
+    "get_user_env",
+    "gid",
+    "gpu_bind",
+    "gpu_freq",
+    "gpus",
+    "gpus_per_node",
+    "gpus_per_socket",
+    "gpus_per_task",
+    "gres",
+    "gres_flags",
+    "help",
+    "hold",
+    "ignore_pbs",
+    "input",
+    "job_name",
+    "kill_on_invalid_dep",
+    "licenses",
+    "mail_type",
+    "mail_user",
+    "mcs_label",
+    "mem",
+    "mem_bind",
+    "mem_per_cpu",
+    "mem_per_gpu",
+    "mincpus",
+    "network",
+    "nice",
+    "no_kill",
+    "no_requeue",
+    "nodefile",
+    "nodelist",
+    "nodes",
+    "ntasks",
+    "ntasks_per_core",
+    "ntasks_per_gpu",
+    "ntasks_per_node",
+    "ntasks_per_socket",
+    "open_mode",
+    "output",
+    "overcommit",
+    "oversubscribe",
+    "parsable",
+    "partition",
+    "power",
+    "prefer",
+    "priority",
+    "profile",
+    "propagate",
+    "qos",
+    "quiet",
+    "reboot",
+    "requeue",
+    "reservation",
+    "signal",
+    "sockets_per_node",
+    "spread_job",
+    "switches",
+    "test_only",
+    "thread_spec",
+    "threads_per_core",
+    "time",
+    "time_min",
+    "tmp",
+    "tres_bind",
+    "tres_per_task",
+    "uid",
+    "usage",
+    "verbose",
+    "version",
+    "wait",
+    "wait_all_nodes",
+    "wckey",
+    "wrap",
+    "segment",
+]
+
+PER_GROUP = ("nodes", "ntasks_per_node", "gpus_per_node", "gpus_per_task")
+"""What each group of a heterogeneous job has of its own."""
+
+
+def flag(key: str, value: Any) -> str:
+    """Return ``--key=value`` as ``sbatch`` reads it from a ``#SBATCH`` line; a bare flag for True.
+
+    Raises:
+        ConfigError: the value does not fit into a line.
+    """
+    key = key.replace("_", "-")
+    if value is True:
+        return f"--{key}"
+    text = str(value)
+    if any(mark in text for mark in "\n\r\0"):
+        raise ConfigError(f"--{key} cannot be {text!r}: a directive of Slurm's is one line.")
+    return f"--{key}={_quoted(text)}"
+
+
+def _quoted(text: str) -> str:
+    if text and all(char.isalnum() or char in "_-+.,:/=@%[]" for char in text):
+        return text
+    # Unlike a shell, sbatch takes a backslash for an escape also between single quotes.
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def directives(request: SlurmBatchRequest) -> list[str]:
+    """Return the ``#SBATCH`` lines."""
+    blocks = _blocks(request)
+    lines: list[str] = []
+    for block in blocks:
+        if lines:
+            lines.append("#SBATCH hetjob")
+        lines += [f"#SBATCH {flag(key, block[key])}" for key in sorted(block)]
+        if not request.executor.heterogeneous or block is blocks[0]:
+            lines += [f"#SBATCH {option}" for option in dependency(request.executor)]
+    return lines
+
+
+def dependency(executor: SlurmExecutor) -> list[str]:
+    """Return the options that hold a job back until others have ended."""
+    ids = executor.parse_deps()
+    if not ids:
+        return []
+    options = [flag("dependency", ":".join([executor.dependency_type, *ids]))]
+    if "kill_on_invalid_dep" not in (executor.additional_parameters or {}):
+        # Otherwise a job whose dependency failed would wait for ever.
+        options.append("--kill-on-invalid-dep=yes")
+    return options
+
+
+def _blocks(request: SlurmBatchRequest) -> list[dict[str, Any]]:
+    executor = request.executor
+    common = _of_executor(executor)
+    common["ntasks_per_node"] = executor.tasks_per_node()
+    if executor.time_limit_s is not None:
+        # Slurm counts in minutes, and is only to step in where our own limit cannot.
+        common["time"] = math.ceil(executor.time_limit_s / 60) + 1
+    common["job_name"] = request.slurm_name
+    common["output"] = _output(str(request.job_details.stdout), executor)
+    if not executor.stderr_to_stdout:
+        common["error"] = _output(str(request.job_details.stderr), executor)
+    extra = {
+        key: value
+        for key, value in (executor.additional_parameters or {}).items()
+        if value is not None and value is not False
+    }
+    if executor.cpus_per_gpu is not None and executor.gpus_per_task is None:
+        log.warning("cpus_per_gpu has no effect without gpus_per_task")
+    if not (executor.run_as_group and executor.heterogeneous):
+        return [{**common, **extra}]
+    return [
+        {**_of_group(request, common, position), **extra}
+        for position in _het_leaders(request.executor, len(request.jobs))
+    ]
+
+
+def _of_executor(executor: SlurmExecutor) -> dict[str, Any]:
+    values: Mapping[str, Any] = vars(executor)
+    return {
+        key: values[key]
+        for key in SBATCH_FLAGS
+        if values.get(key) is not None and values[key] is not False
+    }
+
+
+def _output(path: str, executor: SlurmExecutor) -> str:
+    path = path.replace("%t", "0")
+    return path.replace("%j", "%A_%a") if executor.array else path
+
+
+def _het_leaders(executor: SlurmExecutor, count: int) -> Sequence[int]:
+    """Return the positions of the requests that open a het group."""
+    if len(executor.resource_group) != count:
+        raise ConfigError(
+            f"A heterogeneous job of {count} tasks needs one executor for each, "
+            f"not {len(executor.resource_group)}."
+        )
+    leaders: list[int] = []
+    for position, request in enumerate(executor.resource_group):
+        index = request.het_group_index
+        before = executor.resource_group[position - 1].het_group_index if position else None
+        if not position or index is None or index != before:
+            leaders.append(position)
+    return leaders
+
+
+def _of_group(
+    request: SlurmBatchRequest, common: Mapping[str, Any], position: int
+) -> dict[str, Any]:
+    group = request.executor.resource_group[position]
+    block = {key: value for key, value in common.items() if key not in PER_GROUP}
+    for key in PER_GROUP:
+        if getattr(group, key) is not None:
+            block[key] = getattr(group, key)
+    for key in ("output", "error"):
+        if key in block:
+            block[key] = block[key].replace(request.jobs[0], request.jobs[position])
+    block["job_name"] = f"{common['job_name'].removesuffix('-0')}-{position}"
+    return block

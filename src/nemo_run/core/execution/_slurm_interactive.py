@@ -1,0 +1,120 @@
+"""Command lines for using a cluster by hand: ``salloc``, ``srun``, profiling."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nemo_run import _shell
+
+if TYPE_CHECKING:
+    from nemo_run.core.execution.slurm import SlurmExecutor
+
+SRUN_ARGS = [
+    "account",
+    "partition",
+    "job-name",
+    "time",
+    "nodes",
+    "ntasks",
+    "ntasks-per-node",
+    "cpus-per-task",
+    "gpus-per-node",
+    "gpus-per-task",
+    "qos",
+    "mem",
+    "mem-per-gpu",
+    "mem-per-cpu",
+    "comment",
+    "constraint",
+    "exclude",
+    "gres",
+    "exclusive",
+    "array",
+    "additional-parameters",
+    "container-image",
+    "container-mounts",
+    "container-workdir",
+]
+
+ALLOC_ARGS = [
+    "account",
+    "partition",
+    "job-name",
+    "time",
+    "nodes",
+    "ntasks-per-node",
+    "qos",
+    "mem",
+    "mem-per-gpu",
+    "mem-per-cpu",
+]
+
+NSYS_WITH_GPU_METRICS = (
+    "bash -c 'GPU_METRICS_FLAG=; "
+    'if [[ " ${GPU_METRICS_NODES} " == *" ${SLURM_NODEID} "* ]]; then '
+    'GPU_METRICS_FLAG="--gpu-metrics-devices=${SLURM_LOCALID}"; fi; nsys'
+)
+
+
+_NSYS = (
+    'flag=; case " $GPU_METRICS_NODES " in *" $SLURM_NODEID "*) '
+    "flag=--gpu-metrics-devices=$SLURM_LOCALID ;; esac; "
+    'first=$1; shift; exec nsys "$first" $flag "$@"'
+)
+
+
+def nsys_argv(argv: Sequence[str]) -> list[str]:
+    """Return ``argv``, with the profiler's wrapper for GPU metrics as words of its own."""
+    if argv[0] != NSYS_WITH_GPU_METRICS:
+        return list(argv)
+    *rest, _ = argv[1:]
+    words = [word for word in rest if word != "$GPU_METRICS_FLAG"]
+    return ["sh", "-c", _NSYS, "nsys", *words]
+
+
+def is_here() -> bool:
+    """Tell whether this machine has Slurm's commands."""
+    return shutil.which("srun") is not None
+
+
+def salloc(executor: SlurmExecutor, job_name: str) -> str:
+    """Return the command line that gets nodes and opens a shell."""
+    options = _options(executor, job_name, ALLOC_ARGS)
+    words = ["salloc", *(_option(key, value) for key, value in options.items())]
+    if not executor.tunnel.job_dir:
+        return _shell.render(words)
+    return f"{_shell.render(['cd', executor.tunnel.job_dir])} && {_shell.render(words)}"
+
+
+def srun(
+    executor: SlurmExecutor,
+    cmd: str,
+    job_name: str,
+    flags: Sequence[str] | None,
+    env_vars: Mapping[str, str] | None,
+    arg_dict: Mapping[str, Any] | None,
+) -> str:
+    """Return the command line that runs ``cmd``, a command line itself, on nodes of its own."""
+    options = _options(executor, job_name, SRUN_ARGS)
+    options["container-mounts"] = ",".join(executor.container_mounts) or None
+    if env_vars and executor.container_image:
+        options["container-env"] = ",".join(env_vars)
+    options.update(arg_dict or {})
+    words = [_option(key, value) for key, value in options.items() if value not in (None, False)]
+    line = _shell.render(["srun", *words, *(flags or [])])
+    assignments = [_shell.assignment(name, value) for name, value in (env_vars or {}).items()]
+    return " ".join([*assignments, line, cmd])
+
+
+def _options(executor: SlurmExecutor, job_name: str, names: Sequence[str]) -> dict[str, Any]:
+    values = {**vars(executor), "job_name": (executor.job_name_prefix or "") + job_name}
+    options = {name: values.get(name.replace("-", "_")) for name in names}
+    extra = options.pop("additional-parameters", None) or {}
+    options.update({key.replace("_", "-"): value for key, value in extra.items()})
+    return {key: value for key, value in options.items() if value not in (None, False)}
+
+
+def _option(key: str, value: Any) -> str:
+    return f"--{key}" if value is True else f"--{key}={value}"

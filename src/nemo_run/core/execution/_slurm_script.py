@@ -1,0 +1,317 @@
+"""The batch script of a Slurm job: values in, text out.
+
+Nothing in it is secret: environment variables are in files of their own beside it, which only
+the owner can read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from nemo_run import _shell
+from nemo_run.core.execution import _slurm_fault_tolerance
+from nemo_run.core.execution._slurm_containers import Container
+from nemo_run.core.execution._slurm_directives import directives
+from nemo_run.core.execution.launcher import FaultTolerance
+
+if TYPE_CHECKING:
+    from nemo_run.core.execution.slurm import SlurmBatchRequest
+
+ENVIRONMENT = "env"
+"""Name of the file with the variables of all tasks; those of one task only have its number."""
+
+_RESTARTS = "${SLURM_RESTART_COUNT:-0}"
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
+_LOG = "nemo_run_log"
+
+_START = r"""
+nemo_run_restart=${SLURM_RESTART_COUNT:-0}
+nemo_run_element=${SLURM_ARRAY_TASK_ID:+-$SLURM_ARRAY_TASK_ID}
+nemo_run_started=$(date +%s)
+nemo_run_asked=0
+rm -f "$nemo_run_state/exit$nemo_run_element" "$nemo_run_state/late$nemo_run_element"
+# Slurm asks the tasks to end, too; this script stays to write down how they did.
+trap 'nemo_run_asked=1' TERM
+
+# Leave how this job ended where it is found when Slurm has forgotten it.
+nemo_run_end() {
+    echo "nemo_run: exit code $1"
+    if [ "$1" -ne 0 ] && [ "$nemo_run_restart" -lt "$TORCHX_MAX_RETRIES" ] \
+        && nemo_run_may_go_on && scontrol requeue "$SLURM_JOB_ID"; then
+        exit "$1"
+    fi
+    nemo_run_keep "$1"
+    exit "$1"
+}
+
+# Whoever cancels a job kills its tasks first and then asks Slurm, whose word this waits for.
+nemo_run_may_go_on() {
+    if [ -e "$nemo_run_state/cancelled" ] && [ "$nemo_run_asked" = 0 ]; then
+        sleep 60 &
+        wait $!
+    fi
+    [ "$nemo_run_asked" = 0 ] && [ ! -e "$nemo_run_state/late$nemo_run_element" ]
+}
+
+nemo_run_keep() {
+    printf '%s %s %s %s %s\n' "$1" "$nemo_run_restart" "$nemo_run_asked" \
+        "$nemo_run_started" "$(date +%s)" >"$nemo_run_state/.exit$nemo_run_element" \
+        && mv -f "$nemo_run_state/.exit$nemo_run_element" "$nemo_run_state/exit$nemo_run_element"
+}
+
+# Return the exit code of a child, however often a signal interrupts the waiting.
+nemo_run_wait() {
+    while kill -0 "$1" 2>/dev/null; do wait "$1"; done
+    wait "$1"
+}
+
+nemo_run_environment() {
+    . "$nemo_run_state/$1" && return
+    echo "nemo_run: the variables of this job are gone from $nemo_run_state" >&2
+    return 78
+}
+
+# Note how long a log was when, so that its lines can be found by time.
+nemo_run_clock() {
+    local size before=
+    trap 'nemo_run_over=1' TERM
+    while [ -z "$nemo_run_over" ]; do
+        sleep 1 &
+        wait $!
+        size=$(stat -c %s "$1" 2>/dev/null) || continue
+        [ "$size" = "$before" ] || echo "$(date +%s.%N) $size" >>"$2"
+        before=$size
+    done
+}
+
+# End tasks that take longer than they may.
+nemo_run_limit() {
+    sleep "$1"
+    echo "nemo_run: error: the time limit of $1 s is reached"
+    : >"$nemo_run_state/late$nemo_run_element"
+    kill -TERM "${pids[@]}" 2>/dev/null
+    sleep 10
+    kill -KILL "${pids[@]}" 2>/dev/null
+}
+"""
+
+_HEAD = r"""
+# This script runs on the first node.
+head_node=$(scontrol show hostnames "${SLURM_JOB_NODELIST:-}" | head -n 1)
+head_node_ip=$(hostname --ip-address 2>/dev/null | tr ' ' '\n' | grep -m 1 -v ':')
+case "$head_node_ip" in
+    '' | 127.*) head_node_ip=$(hostname -I 2>/dev/null | tr ' ' '\n' | grep -m 1 -v ':') ;;
+esac
+export head_node head_node_ip="${head_node_ip:-$head_node}"
+# Since 22.05 srun does not take this over by itself.
+[ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
+"""
+
+_SAY = r"""
+nemo_run_say() {
+    local task
+    for task in "${!pids[@]}"; do
+        [ "${pids[$task]}" != "$1" ] || echo "nemo_run: task $task has ended with exit code $2"
+    done
+}
+"""
+
+_MONITORED = r"""
+# When one task of the group has ended, the others have a while to end, too.
+nemo_run_code=0
+nemo_run_left=("${pids[@]}")
+nemo_run_deadline=
+while [ "${#nemo_run_left[@]}" -gt 0 ]; do
+    nemo_run_now=()
+    for pid in "${nemo_run_left[@]}"; do
+        if kill -0 "$pid" 2>/dev/null; then
+            nemo_run_now+=("$pid")
+            continue
+        fi
+        wait "$pid"
+        code=$?
+        nemo_run_say "$pid" "$code"
+        # What ends after we have asked it to says nothing.
+        [ "$nemo_run_code" -ne 0 ] || [ "$nemo_run_deadline" = past ] || nemo_run_code=$code
+        [ -n "$nemo_run_deadline" ] || nemo_run_deadline=$(($(date +%s) + nemo_run_grace))
+    done
+    nemo_run_left=("${nemo_run_now[@]}")
+    if [ "${#nemo_run_left[@]}" -gt 0 ] && [ -n "$nemo_run_deadline" ] \
+        && [ "$nemo_run_deadline" != past ] && [ "$(date +%s)" -ge "$nemo_run_deadline" ]; then
+        echo "nemo_run: one task has ended, ending the others"
+        nemo_run_deadline=past
+        kill -TERM "${nemo_run_left[@]}" 2>/dev/null
+        nemo_run_kill_at=$(($(date +%s) + 10))
+    fi
+    if [ "$nemo_run_deadline" = past ] && [ "$(date +%s)" -ge "$nemo_run_kill_at" ]; then
+        kill -KILL "${nemo_run_left[@]}" 2>/dev/null
+    fi
+    [ "${#nemo_run_left[@]}" -eq 0 ] || sleep 0.5
+done
+"""
+
+_UNMONITORED = r"""
+nemo_run_code=0
+for pid in "${pids[@]}"; do
+    nemo_run_wait "$pid"
+    code=$?
+    nemo_run_say "$pid" "$code"
+    [ "$nemo_run_code" -ne 0 ] || nemo_run_code=$code
+done
+"""
+
+_SINGLE = r"""
+nemo_run_wait "${pids[0]}"
+nemo_run_code=$?
+"""
+
+
+def batch_script(request: SlurmBatchRequest) -> str:
+    """Return the whole script."""
+    executor = request.executor
+    count = len(request.command_groups)
+    tolerance = request.launcher if isinstance(request.launcher, FaultTolerance) else None
+    parts = [
+        "#!/bin/bash",
+        f"# Written by nemo_run, to be submitted with: {_shell.render(request.launch_cmd)}",
+        *directives(request),
+        "",
+        _shell.assignment("nemo_run_dir", request.remote_dir),
+        _shell.assignment("nemo_run_state", request.state_dir),
+        _START.strip("\n"),
+        "",
+        _shell.export("PYTHONUNBUFFERED", "1"),
+        _shell.export("SLURM_UNBUFFEREDIO", "1"),
+        _shell.export("TORCHX_MAX_RETRIES", str(request.max_retries)),
+        _HEAD.rstrip("\n"),
+        *_het_hosts(request),
+        "",
+        f"nemo_run_environment {ENVIRONMENT} || {{ nemo_run_keep 78; exit 78; }}",
+        *([] if request.may_come_back else [f'rm -f "$nemo_run_state"/{ENVIRONMENT}']),
+    ]
+    parts.append('export HEAD_NODE_ADDR="${HEAD_NODE_ADDR:-$head_node_ip}"')
+    if executor.setup_lines:
+        parts += ["", executor.setup_lines.rstrip("\n")]
+    if tolerance is not None:
+        parts += ["", _slurm_fault_tolerance.at_start(tolerance)]
+    if executor.memory_measure:
+        parts += ["", _memory_step(request)]
+    for position in range(count):
+        pause = executor.wait_time_for_group_job if position else 0
+        parts += ["", *([f"sleep {max(0, pause)}"] if pause > 0 else []), _step(request, position)]
+    if executor.time_limit_s is not None:
+        parts += ["", f"nemo_run_limit {executor.time_limit_s:g} &", "nemo_run_limiter=$!"]
+    parts += ["", _waiting(request)]
+    if executor.memory_measure:
+        parts.append('kill "$nemo_run_memory" 2>/dev/null')
+    if executor.time_limit_s is not None:
+        parts.append('kill "$nemo_run_limiter" 2>/dev/null')
+    parts += ['kill "${clocks[@]}" 2>/dev/null', 'wait "${clocks[@]}"']
+    if tolerance is not None:
+        parts.append(_slurm_fault_tolerance.AT_END)
+    parts.append('nemo_run_end "$nemo_run_code"')
+    return "\n".join(parts) + "\n"
+
+
+def environment_file(variables: Mapping[str, str], macros: Collection[str]) -> str:
+    """Return the text that a shell reads to have ``variables`` exported."""
+    lines = [_shell.export(name, value, expand=macros) for name, value in variables.items()]
+    return "\n".join([*lines, ":", ""])
+
+
+def _het_hosts(request: SlurmBatchRequest) -> list[str]:
+    executor = request.executor
+    if not (executor.heterogeneous and executor.run_as_group):
+        return []
+    groups = sorted({_het_index(request, n) for n in range(len(request.command_groups))})
+    return [
+        f"export {executor.HET_GROUP_HOST_VAR}_{index}="
+        f'$(scontrol show hostnames "$SLURM_JOB_NODELIST_HET_GROUP_{index}" | head -n 1)'
+        for index in groups
+    ]
+
+
+def _het_index(request: SlurmBatchRequest, position: int) -> int:
+    group = request.executor.resource_group
+    index = group[position].het_group_index if position < len(group) else None
+    return position if index is None else index
+
+
+def log_path(path: str, *, array: bool) -> str:
+    """Return where srun writes, with the job's number left to the script's shell.
+
+    srun's own pattern for it would give the number of the component of a heterogeneous job.
+    """
+    number = "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}" if array else "${SLURM_JOB_ID}"
+    return path.replace(_RESTARTS, "${nemo_run_restart}").replace("%j", number)
+
+
+def _step(request: SlurmBatchRequest, position: int) -> str:
+    executor = request.executor
+    details = request.details_of(position)
+    array = bool(executor.array)
+    path = log_path(request.rank_path(str(details.srun_stdout)), array=array)
+    lines = [f"{_shell.assignment(_LOG, path, _VARIABLE.findall(path))}"]
+    options = ["srun"]
+    if executor.heterogeneous and executor.run_as_group:
+        options.append(f"--het-group={_het_index(request, position)}")
+    options += ["--output", f"${_LOG}"]
+    if not executor.stderr_to_stdout:
+        path = log_path(request.rank_path(str(details.srun_stderr)), array=array)
+        lines.append(_shell.assignment(f"{_LOG}_err", path, _VARIABLE.findall(path)))
+        options += ["--error", f"${_LOG}_err"]
+    container = request.container_of(position)
+    options += container.srun_options()
+    options += ["--wait=60", "--kill-on-bad-exit=1", *request.srun_args_of(position)]
+    command = _shell.render(_program(request, position, container))
+    srun = _shell.render(options, expand={_LOG, f"{_LOG}_err"})
+    if request.task_env[position]:
+        own = f"{ENVIRONMENT}-{position}"
+        load = [f"nemo_run_environment {own} || exit 78"]
+        if not request.may_come_back:
+            load.append(f'rm -f "$nemo_run_state"/{own}')
+    else:
+        load = []
+    lines += [
+        f"nemo_run_task_{position}() {{",
+        *(f"    {line}" for line in load),
+        f"    exec {srun} {command}",
+        "}",
+        f"nemo_run_task_{position} &",
+        f"pids[{position}]=$!",
+        f'nemo_run_clock "${_LOG}" '
+        f'"$nemo_run_state/clock-{position}-$nemo_run_restart$nemo_run_element" &',
+        f"clocks[{position}]=$!",
+    ]
+    return "\n".join(lines)
+
+
+def _program(request: SlurmBatchRequest, position: int, container: Container) -> list[str]:
+    argv: Sequence[str] = request.command_groups[position]
+    expand = request.macro_names()
+    used = {name for arg in argv for name in _VARIABLE.findall(arg)} & expand
+    if used:
+        # Each task has values of its own, so its own shell has to put them in.
+        argv = ["sh", "-c", f"exec {_shell.render(argv, expand=used)}"]
+    return container.wrapped(argv)
+
+
+def _memory_step(request: SlurmBatchRequest) -> str:
+    path = log_path(str(request.details_of(0).srun_stdout), array=bool(request.executor.array))
+    log = _shell.assignment("nemo_run_memory_log", path, _VARIABLE.findall(path))
+    argv = ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--open-mode=append"]
+    argv += ["--output", "$nemo_run_memory_log", "nvidia-smi", "--loop=10"]
+    argv += ["--query-gpu=timestamp,index,memory.used,memory.total", "--format=csv"]
+    return f"{log}\n{_shell.render(argv, expand={'nemo_run_memory_log'})} &\nnemo_run_memory=$!"
+
+
+def _waiting(request: SlurmBatchRequest) -> str:
+    executor = request.executor
+    if len(request.command_groups) == 1:
+        return _SINGLE.strip("\n")
+    if not executor.monitor_group_job:
+        return _SAY.lstrip("\n") + _UNMONITORED.strip("\n")
+    grace = max(0, executor.monitor_group_job_wait_time)
+    return f"nemo_run_grace={grace}\n{_SAY.strip(chr(10))}\n{_MONITORED.strip(chr(10))}"

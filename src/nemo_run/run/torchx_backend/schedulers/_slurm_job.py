@@ -1,0 +1,175 @@
+"""A submitted Slurm job, found again by its reference."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from torchx.specs import AppState
+
+from nemo_run import _shell
+from nemo_run._clients._slurm_remote import LogRequest
+from nemo_run._clients.slurm import Answer, Slurm
+from nemo_run._records import JobRef
+from nemo_run.core.tunnel.client import LocalTunnel, SSHTunnel
+from nemo_run.exceptions import BackendError
+from nemo_run.run.torchx_backend.schedulers._slurm_logs import LAST_BYTES, Logs, natural, pattern
+from nemo_run.run.torchx_backend.schedulers.api import JobStatus, LogQuery
+
+log = logging.getLogger(__name__)
+
+_FAILED_TASK = re.compile(
+    r"^srun: error: (?P<node>\S+): tasks? (?P<rank>\d+)(?P<more>[\d,-]*): (?P<how>.+)$",
+    re.MULTILINE,
+)
+_FAILED_STEP = re.compile(
+    r"^nemo_run: task (\d+) has ended with exit code (?!0$)\d+$", re.MULTILINE
+)
+_LATE = re.compile(r"^nemo_run: error: (the time limit .+)$", re.MULTILINE)
+# What srun or Slurm says of a job that could not even start.
+_OTHER_TROUBLE = re.compile(r"^(?:srun|slurmstepd|pyxis)\S*: .*error.*$", re.MULTILINE | re.I)
+_AFTERMATH = re.compile(r"Terminated|Killed$|STEP .* CANCELLED|Job step aborted")
+
+
+def client_for(tunnel: SSHTunnel | LocalTunnel) -> Slurm:
+    """Return the cluster behind a tunnel, one object for all who use the same way there."""
+    key = json.dumps(
+        [getattr(tunnel, name, "") for name in ("host", "user", "port", "identity", "pre_command")]
+    )
+    with _lock:
+        if key not in _clients:
+            _clients[key] = Slurm(_TunnelShell(tunnel))
+        return _clients[key]
+
+
+_clients: dict[str, Slurm] = {}
+_lock = threading.Lock()
+
+
+def _forget_after_fork() -> None:
+    # Questions may be under way in threads that do not exist in the child.
+    global _lock
+    _clients.clear()
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
+
+
+@dataclass(frozen=True)
+class _TunnelShell:
+    tunnel: SSHTunnel | LocalTunnel
+
+    def __call__(self, command: str, stdin: bytes, timeout_s: float) -> Answer:
+        # Whatever the login shell is, ours is POSIX.
+        line = _shell.render(["sh", "-c", command])
+        done = self.tunnel.run(line, hide=True, warn=True, input=stdin, timeout=timeout_s)
+        return Answer(done.exited, done.stdout, done.stderr)
+
+
+class SubmittedJob:
+    """How to ask for one job, from what its reference says."""
+
+    def __init__(self, ref: JobRef) -> None:
+        where = ref.where
+        self.id = where.get("job_id", ref.native_id)
+        self.state_dir = where.get("state_dir", "")
+        self.client = client_for(_tunnel(json.loads(where["tunnel"])))
+        self._logs: dict[str, str] = json.loads(where.get("logs", "{}"))
+        self._batch_log = where.get("batch_log", "")
+        self._array = bool(where.get("array"))
+        self._tasks = int(where.get("tasks", "1"))
+        self._rank_logs = bool(where.get("rank_logs"))
+        self._job_dir = Path(where.get("job_dir", "."))
+
+    def logs(self, role: str, replica: int) -> Logs:
+        """Return the logs of a task; of one rank of it, where each has its own."""
+        position = list(self._logs).index(role)
+        rank = replica if self._rank_logs else None
+        return Logs(
+            self.client,
+            pattern(self._logs[role], self.id, array=self._array, rank=rank),
+            clock=f"{_shell.render([f'{self.state_dir}/clock-{position}-'])}*",
+            kept=self._kept(position, rank),
+        )
+
+    def _kept(self, position: int, rank: int | None) -> Path | None:
+        if self._is_shared:
+            return None
+        name = f"logs-{self.id}" + (f"-{position}" if len(self._logs) > 1 else "")
+        return self._job_dir / (name if rank is None else f"{name}-rank{rank}")
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether the logs are in the job's directory on this machine anyway."""
+        return PurePosixPath(self.state_dir).parent.parent == PurePosixPath(self._job_dir)
+
+    def with_cause(self, status: JobStatus) -> JobStatus:
+        """Return the status of a job that failed, with what the batch script said about it."""
+        if status.state is not AppState.FAILED or status.message:
+            return status
+        return replace(status, message=self._cause(self._batch_text()))
+
+    def failed_first(self, query: LogQuery) -> LogQuery:
+        """Return a query for the log of the task, and of the rank, that failed first."""
+        text = self._batch_text()
+        step = _FAILED_STEP.search(text)
+        names = list(self._logs)
+        if step is not None and int(step[1]) < len(names):
+            query = replace(query, role=names[int(step[1])])
+        task = _FAILED_TASK.search(text)
+        if task is not None and self._rank_logs:
+            query = replace(query, replica=int(task["rank"]))
+        return query
+
+    def _cause(self, text: str) -> str:
+        late = _LATE.search(text)
+        if late is not None:
+            return late[1]
+        task = next(
+            (m for m in _FAILED_TASK.finditer(text) if not _AFTERMATH.search(m["how"])), None
+        )
+        if task is not None:
+            if self._tasks == 1:
+                return ""
+            return f"task {task['rank']} on {task['node']} was the first to fail: {task['how']}"
+        trouble = _OTHER_TROUBLE.search(text)
+        return trouble[0] if trouble else ""
+
+    def _batch_text(self) -> str:
+        """Return the end of what the batch script said in its last attempt."""
+        request = LogRequest(
+            pattern=pattern(self._batch_log, self.id, array=self._array), last=LAST_BYTES
+        )
+        try:
+            parts = self.client.read_logs(request)
+        except BackendError as err:
+            log.debug("%s: %s", self.id, err)
+            return ""
+        ordered = sorted(parts, key=lambda part: natural(part.path))
+        return "".join(part.data.decode("utf-8", "replace") for part in ordered)
+
+    def settle(self) -> None:
+        """Keep the logs of a job that has ended, and remove its variables from the cluster.
+
+        Trouble is only logged: the job has ended all the same.
+        """
+        try:
+            for role in self._logs:
+                for rank in range(self._tasks if self._rank_logs else 1):
+                    self.logs(role, rank).keep()
+            self.client.forget_environment(self.state_dir)
+        except (BackendError, OSError) as err:
+            log.warning("%s: its logs stay on the cluster: %s", self.id, err)
+
+
+def _tunnel(values: dict[str, Any]) -> SSHTunnel | LocalTunnel:
+    if values.get("host") == "localhost" and not values.get("user") and "port" not in values:
+        return LocalTunnel(job_dir=values["job_dir"])
+    return SSHTunnel(**values)

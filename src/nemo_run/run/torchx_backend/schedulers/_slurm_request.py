@@ -1,0 +1,160 @@
+"""From a planned job to what is sent to a Slurm cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from torchx.specs import AppDef, Role
+
+from nemo_run._clients.slurm import File, Submission
+from nemo_run._records import JobRef
+from nemo_run.core.execution._slurm_interactive import nsys_argv
+from nemo_run.core.execution.launcher import FaultTolerance
+from nemo_run.core.execution.slurm import SlurmBatchRequest, SlurmExecutor, in_place_of_rundir
+from nemo_run.run.torchx_backend.schedulers.api import TAG
+
+# What the executor puts into a job's directory, and the job needs.
+_SENT = ("configs", "scripts")
+_SCRIPT = "sbatch.sh"
+
+
+def plan(app: AppDef, executor: SlurmExecutor) -> SlurmBatchRequest:
+    """Return the request for an application of one role for each task."""
+    common = _common([role.env for role in app.roles])
+    own = [
+        {name: value for name, value in role.env.items() if name not in common}
+        for role in app.roles
+    ]
+    request = SlurmBatchRequest(
+        launch_cmd=["sbatch", "--requeue", "--parsable"],
+        jobs=[role.name for role in app.roles],
+        command_groups=[_argv(role) for role in app.roles],
+        executor=executor,
+        max_retries=min(role.max_retries for role in app.roles),
+        extra_env=common,
+        launcher=executor.get_launcher(),
+        task_env=own,
+        tag=app.metadata[TAG],
+    )
+    return _without_rundir(request)
+
+
+def _argv(role: Role) -> list[str]:
+    return nsys_argv([role.entrypoint, *role.args])
+
+
+def _common(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    first, *others = environments
+    return {
+        name: value
+        for name, value in first.items()
+        if all(other.get(name) == value for other in others)
+    }
+
+
+def _without_rundir(request: SlurmBatchRequest) -> SlurmBatchRequest:
+    """Put the job directory in place of ``/nemo_run`` for tasks that have no container."""
+    bare = [
+        not request.container_of(position).image for position in range(len(request.command_groups))
+    ]
+    directory = request.remote_dir
+    groups = [
+        [in_place_of_rundir(arg, directory) for arg in argv] if is_bare else argv
+        for argv, is_bare in zip(request.command_groups, bare, strict=True)
+    ]
+    own = [
+        {name: in_place_of_rundir(value, directory) for name, value in env.items()}
+        if is_bare
+        else env
+        for env, is_bare in zip(request.task_env, bare, strict=True)
+    ]
+    if not all(bare):
+        return dataclasses.replace(request, command_groups=groups, task_env=own)
+    env = {name: in_place_of_rundir(value, directory) for name, value in request.extra_env.items()}
+    launcher = request.launcher
+    if isinstance(launcher, FaultTolerance):
+        flag = in_place_of_rundir(launcher.finished_flag_file, directory)
+        launcher = dataclasses.replace(launcher, finished_flag_file=flag)
+    return dataclasses.replace(
+        request, command_groups=groups, task_env=own, extra_env=env, launcher=launcher
+    )
+
+
+def submission(request: SlurmBatchRequest) -> Submission:
+    """Return what has to get to the cluster, and how it is submitted there."""
+    state_dir = request.state_dir
+    script = f"{state_dir}/{_SCRIPT}"
+    files = [
+        File(path=f"{request.remote_dir}/code/", mode=0o755),
+        # Only the owner may look at what holds an environment.
+        File(path=f"{state_dir}/", mode=0o700),
+        *_job_files(request.executor),
+        File(path=script, data=request.materialize().encode(), mode=0o700),
+        *(
+            File(path=f"{state_dir}/{name}", data=text.encode(), mode=0o600)
+            for name, text in request.environment_files().items()
+        ),
+    ]
+    return Submission(
+        state_dir=state_dir,
+        argv=[*request.launch_cmd, *_tag(request), script],
+        files=files,
+    )
+
+
+def _tag(request: SlurmBatchRequest) -> list[str]:
+    """Return the option that makes the job known by its tag, unless the user has a comment."""
+    options = request.executor.additional_parameters or {}
+    if request.executor.comment or options.get("comment"):
+        return []
+    return [f"--comment={request.tag}"]
+
+
+def _job_files(executor: SlurmExecutor) -> Iterator[File]:
+    here, there = Path(executor.job_dir), executor.remote_dir
+    if here == Path(there):
+        return
+    main = here.parent / "__main__.py"
+    if main.is_file():
+        yield File(path=f"{executor.tunnel.job_dir}/__main__.py", data=main.read_bytes())
+    folder = executor.get_launcher().nsys_folder
+    if (here / folder).is_dir():
+        yield File(path=f"{there}/{folder}/", mode=0o755)
+    for path in sorted(path for name in _SENT for path in (here / name).rglob("*")):
+        if path.is_file():
+            yield File(
+                path=f"{there}/{path.relative_to(here).as_posix()}",
+                data=path.read_bytes(),
+                mode=path.stat().st_mode & 0o777,
+            )
+
+
+def reference(request: SlurmBatchRequest, app_id: str, job_id: str) -> JobRef:
+    """Return how to find the job again, from any process."""
+    executor = request.executor
+    tunnel = {
+        item.name: getattr(executor.tunnel, item.name)
+        for item in dataclasses.fields(executor.tunnel)
+        if item.name != "packaging_jobs"
+    }
+    logs = {
+        name: request.rank_path(str(request.details_of(position).srun_stdout))
+        for position, name in enumerate(request.jobs)
+    }
+    return JobRef(
+        native_id=app_id,
+        where={
+            "job_id": job_id,
+            "tunnel": json.dumps(tunnel),
+            "state_dir": request.state_dir,
+            "job_dir": executor.job_dir,
+            "logs": json.dumps(logs),
+            "batch_log": str(request.job_details.stdout),
+            "array": executor.array or "",
+            "tasks": str(max(request.tasks_of(n) for n in range(len(request.jobs)))),
+            "rank_logs": "1" if executor.rank_logs else "",
+        },
+    )

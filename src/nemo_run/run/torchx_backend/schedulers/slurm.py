@@ -1,0 +1,226 @@
+"""Jobs on Slurm clusters, reached over ssh or from a login node."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torchx.schedulers.api import Scheduler
+from torchx.specs import AppDef, is_terminal
+
+from nemo_run import _legacy_slurm
+from nemo_run._clients.slurm import Slurm, Submission
+from nemo_run._files import write_whole
+from nemo_run._home import get_nemorun_home
+from nemo_run._records import JobRecord, JobRef
+from nemo_run.core.execution.base import Executor
+from nemo_run.core.execution.slurm import SlurmBatchRequest, SlurmExecutor
+from nemo_run.exceptions import (
+    BackendError,
+    BackendUnavailableError,
+    ConnectionLostError,
+    JobNotFoundError,
+    SubmitError,
+)
+from nemo_run.run.torchx_backend.schedulers import _slurm_request
+from nemo_run.run.torchx_backend.schedulers._slurm_job import SubmittedJob, client_for
+from nemo_run.run.torchx_backend.schedulers._slurm_status import SLURM_STATES, job_status
+from nemo_run.run.torchx_backend.schedulers.api import JobStatus, LogQuery, SchedulerMixin
+
+if TYPE_CHECKING:
+    from nemo_run.run.experiment import Experiment
+
+__all__ = [
+    "MAX_CONSECUTIVE_SACCT_FAILURES",
+    "SLURM_JOB_DIRS",  # noqa: F822 - by __getattr__, since the home may change
+    "SLURM_STATES",
+    "SlurmTunnelScheduler",
+    "create_scheduler",
+]
+
+log = logging.getLogger(__name__)
+
+MAX_CONSECUTIVE_SACCT_FAILURES = 30
+"""Kept for scripts that read it: no number of failed questions ends a job."""
+
+SUBMIT_PATIENCE_S = 120.0
+UNREACHED_PATIENCE_S = 15.0
+CANCEL_PATIENCE_S = 120.0
+PAUSE_S = (0.1, 5.0)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "SLURM_JOB_DIRS":
+        # The index file of 0.12, under the home directory of the moment. Only read.
+        return str(Path(get_nemorun_home()) / _legacy_slurm.INDEX)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class SlurmTunnelScheduler(
+    SchedulerMixin[SlurmExecutor, SlurmBatchRequest], Scheduler[dict[str, Any]]
+):
+    """Submits with ``sbatch``, asks with ``squeue``, and keeps nothing in memory only.
+
+    ``experiment`` is accepted for compatibility: connections belong to the process.
+    """
+
+    EXECUTOR: ClassVar[type[Executor]] = SlurmExecutor
+    MAX_ROLES = None
+
+    def __init__(self, session_name: str, experiment: Experiment | None = None) -> None:
+        super().__init__("slurm_tunnel", session_name)
+
+    def close(self) -> None:
+        """Do nothing: jobs go on, and the connection serves others of this process."""
+
+    # Planning.
+
+    def _plan(self, app: AppDef, executor: SlurmExecutor) -> SlurmBatchRequest:
+        request = _slurm_request.plan(app, executor)
+        if executor.rank_logs:
+            for position, role in enumerate(app.roles):
+                role.num_replicas = request.tasks_of(position)
+        request.materialize()  # says what is wrong with it
+        request.environment_files()
+        return request
+
+    def _describe_request(self, request: SlurmBatchRequest) -> str:
+        return repr(request)
+
+    # Submitting.
+
+    def _launch(self, request: SlurmBatchRequest) -> JobRef:
+        _leave_copy(request)
+        client = client_for(request.executor.tunnel)
+        job_id = self._settle(client, _slurm_request.submission(request))
+        return _slurm_request.reference(request, self._own_id(job_id, request), job_id)
+
+    def _settle(self, client: Slurm, submission: Submission) -> str:
+        """Submit once, however often the connection breaks on the way.
+
+        Raises:
+            SubmitError: Slurm did not accept it, or was not there from the beginning.
+            ConnectionLostError: it may have been submitted, and nobody can say.
+        """
+        started = time.monotonic()
+        pause_s, in_doubt = PAUSE_S[0], False
+        while True:
+            try:
+                if in_doubt:
+                    found = client.find(submission.state_dir)
+                    if found is not None:
+                        return found
+                    in_doubt = False
+                return client.submit(submission)
+            except BackendUnavailableError as err:
+                in_doubt = in_doubt or err.backend != "ssh" or isinstance(err, ConnectionLostError)
+                patience_s = SUBMIT_PATIENCE_S if in_doubt else UNREACHED_PATIENCE_S
+                if time.monotonic() - started > patience_s:
+                    raise _given_up(err, in_doubt) from err
+                log.warning("%s; trying again", err)
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_S[1])
+
+    def _own_id(self, job_id: str, request: SlurmBatchRequest) -> str:
+        """Return the number, made unlike that of another cluster's job which we know already."""
+        known = self._store.find(job_id, self._scheduler_name())
+        if known is None or known.tag == request.tag:
+            return job_id
+        return f"{job_id}@{request.tag.removeprefix('nr-')[:8]}"
+
+    def _recover(self, request: SlurmBatchRequest) -> JobRef | None:
+        job_id = client_for(request.executor.tunnel).find(request.state_dir)
+        if job_id is None:
+            return None
+        return _slurm_request.reference(request, self._own_id(job_id, request), job_id)
+
+    # Asking.
+
+    def _poll(self, ref: JobRef) -> JobStatus:
+        job = SubmittedJob(ref)
+        status = job_status(job.client.job(job.id, job.state_dir))
+        if is_terminal(status.state):
+            job.client.unwatch(job.id)
+            status = job.with_cause(status)
+            job.settle()
+        return status
+
+    def _stop(self, ref: JobRef) -> None:
+        self._cancel(SubmittedJob(ref), kill=False)
+
+    def _kill(self, ref: JobRef) -> None:
+        self._cancel(SubmittedJob(ref), kill=True)
+
+    def _cancel(self, job: SubmittedJob, *, kill: bool) -> None:
+        """Ask Slurm to end a job and wait until it says that all its processes are gone."""
+        job.client.cancel(job.id, job.state_dir, kill=kill)
+        deadline = time.monotonic() + CANCEL_PATIENCE_S
+        pause_s = PAUSE_S[0]
+        while time.monotonic() < deadline:
+            try:
+                if is_terminal(job_status(job.client.job(job.id, job.state_dir)).state):
+                    return
+            except JobNotFoundError:
+                return
+            except BackendUnavailableError as err:
+                log.warning("%s", err)
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, 1.0)
+
+    # Reading.
+
+    def _lines(self, ref: JobRef, query: LogQuery) -> Iterator[str]:
+        return (block.decode("utf-8", "replace") for block in self._bytes(ref, query))
+
+    def _bytes(self, ref: JobRef, query: LogQuery) -> Iterator[bytes]:
+        job = SubmittedJob(ref)
+        return job.logs(query.role, query.replica).read(query, lambda: self._has_ended(ref))
+
+    def _has_ended(self, ref: JobRef) -> bool:
+        job = SubmittedJob(ref)
+        try:
+            return is_terminal(job_status(job.client.job(job.id, job.state_dir)).state)
+        except BackendUnavailableError as err:
+            log.debug("%s", err)
+            return False
+        except JobNotFoundError:
+            return True
+
+    def tail(self, app_id: str, query: LogQuery, lines: int) -> Sequence[str]:
+        """Return the last lines of a log; of a failed job, those of the task that failed first."""
+        record = self._find(app_id)
+        if record is not None and record.ref is not None and record.state == "FAILED":
+            query = SubmittedJob(record.ref).failed_first(query)
+        return super().tail(app_id, query, lines)
+
+    def _legacy_record(self, app_id: str) -> JobRecord | None:
+        return _legacy_slurm.find_slurm_job(Path(get_nemorun_home()) / _legacy_slurm.INDEX, app_id)
+
+
+def create_scheduler(session_name: str, **kwargs: Any) -> SlurmTunnelScheduler:
+    """Return a scheduler for all clusters that executors name."""
+    return SlurmTunnelScheduler(session_name, experiment=kwargs.get("experiment"))
+
+
+def _leave_copy(request: SlurmBatchRequest) -> None:
+    """Leave the script beside the experiment's other files, for people to look at."""
+    executor = request.executor
+    directory = Path(executor.experiment_dir or executor.job_dir)
+    directory.mkdir(parents=True, exist_ok=True)
+    name = executor.job_name.replace("/", "_")
+    script = request.materialize().encode()
+    write_whole(directory / f"{name}_sbatch.sh", script, sync=False)
+
+
+def _given_up(err: BackendUnavailableError, in_doubt: bool) -> BackendError:
+    if not in_doubt:
+        return SubmitError(f"{err} Nothing was submitted.", backend=err.backend, operation="submit")
+    return ConnectionLostError(
+        f"It is not known whether the job was submitted: {err}",
+        backend=err.backend,
+        operation="submit",
+        detail=err.detail,
+    )
