@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +68,7 @@ def launch(
     """Run an ssh server on a free port until it is killed, and say in ``path`` where it is.
 
     It lets in whoever may log in as this user by public key, and nobody by password. Keys of the
-    host are made for the occasion.
+    host are made for the occasion. Call it in the main thread: the end of this process is its end.
 
     Raises:
         ConfigError: there is no sshd on this machine.
@@ -75,7 +79,7 @@ def launch(
             "A workspace cannot be connected to: there is no sshd on this machine. Install it, "
             "for example: apt-get install openssh-server"
         )
-    if os.getuid() == 0:
+    if os.getuid() == 0:  # where sshd locks up those who have not logged in yet
         Path("/run/sshd").mkdir(mode=0o755, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="nemo-run-sshd-") as directory:
         port = _free_port()
@@ -83,10 +87,29 @@ def launch(
         make_key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)]
         subprocess.run(make_key, check=True, stdin=subprocess.DEVNULL)
         config.write_text(_sshd_config(key, port))
-        name = hostname or socket.gethostname()
-        TunnelMetadata(_user(), name, port, workspace_name).save(path)
-        argv = [program, "-D", "-f", str(config), "-e"]
-        subprocess.run([*argv, "-d"] if verbose else argv, check=False)
+        note = TunnelMetadata(getuser(), hostname or socket.gethostname(), port, workspace_name)
+        argv = [program, "-D", "-e", "-f", str(config), *(["-d"] if verbose else [])]
+        with _terminated_as_interrupted(), subprocess.Popen(argv) as server:
+            try:
+                note.save(path)
+                server.wait()
+            finally:
+                server.terminate()
+                (path / METADATA).unlink(missing_ok=True)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Have a polite signal unwind the stack, so that nothing is left behind."""
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
@@ -114,9 +137,3 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])
-
-
-def _user() -> str:
-    import getpass
-
-    return getpass.getuser()
