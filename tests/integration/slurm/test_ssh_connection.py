@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -15,12 +16,13 @@ from pathlib import Path
 
 import pytest
 from tests.integration.slurm.chaos import ChaosProxy
-from tests.integration.slurm.daemons import wait_until
+from tests.integration.slurm.daemons import free_ports, is_listening, wait_until
 from tests.integration.slurm.sshd import ALIAS, Sshd, temporary_sshd
 
 from nemo_run.core.tunnel.client import SSHTunnel
 from nemo_run.exceptions import (
     AuthenticationError,
+    BackendError,
     BackendUnavailableError,
     ConfigError,
     ConnectionLostError,
@@ -319,8 +321,7 @@ class TestUsersConfig:
     def test_a_connection_that_the_user_shares_is_used_and_left_alone(
         self, sshd: Sshd, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
-        socket = sshd.directory / "cm-%C"
-        add_to_config(sshd, f"ControlPath {socket}\n")
+        add_to_config(sshd, f"ControlPath {sshd.directory}/cm-%C\n")
         mine = ["ssh", "-fNM", "-o", "ControlPersist=60", ALIAS]
         subprocess.run(mine, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         tunnel = tunnel_to(sshd)
@@ -348,6 +349,25 @@ class TestUsersConfig:
             SSHTunnel(host="h", user="u", job_dir="/x").connect()
 
 
+class TestForwarding:
+    def test_a_port_here_leads_to_one_there_while_it_is_wanted(self, sshd: Sshd) -> None:
+        (port,) = free_ports(1)
+        with (
+            tunnel_to(sshd).forward(sshd.host, sshd.port, local_port=port),
+            socket.create_connection(("127.0.0.1", port), timeout=10) as way,
+        ):
+            assert way.recv(4) == b"SSH-"
+        wait_until(lambda: not is_listening(port), "the end of forwarding")
+
+    def test_a_port_that_is_taken_is_said(self, sshd: Sshd) -> None:
+        tunnel = tunnel_to(sshd)
+        with (
+            pytest.raises(BackendError, match=f"Port {sshd.port} of this machine"),
+            tunnel.forward("localhost", 1, local_port=sshd.port),
+        ):
+            raise AssertionError("it was not refused")
+
+
 def test_what_is_put_before_commands_is_run_in_the_same_shell(sshd: Sshd) -> None:
     tunnel = tunnel_to(sshd)
     tunnel.pre_command = "export WORD=set"
@@ -356,9 +376,19 @@ def test_what_is_put_before_commands_is_run_in_the_same_shell(sshd: Sshd) -> Non
     assert tunnel.run("echo no", warn=True).stdout == ""
 
 
+LOOK_FOR_STDIN_IN_ARGUMENTS = """
+import pathlib, sys
+secret = sys.stdin.read().encode()
+for process in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+    try:
+        if secret in process.read_bytes():
+            print(process)
+    except OSError:
+        pass  # it has ended
+"""
+
+
 def test_what_goes_to_stdin_is_in_no_argument_on_this_machine(sshd: Sshd) -> None:
-    look = (
-        "import glob, sys; secret = sys.stdin.read().encode(); "
-        "print(sum(secret in open(f, 'rb').read() for f in glob.glob('/proc/[0-9]*/cmdline')))"
-    )
-    assert tunnel_to(sshd).run([sys.executable, "-c", look], input="s3cr3t-w0rd").stdout == "0\n"
+    look = [sys.executable, "-c", LOOK_FOR_STDIN_IN_ARGUMENTS]
+    assert tunnel_to(sshd).run(look, input="s3cr3t-w0rd").stdout == ""
+    assert tunnel_to(sshd).run([*look, "s3cr3t-w0rd"], input="s3cr3t-w0rd").stdout != ""

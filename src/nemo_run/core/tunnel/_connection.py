@@ -184,10 +184,32 @@ class Connection:
         """Return the process that holds the connection, None if there is none."""
         return _ssh.checked_master(self._control("check"))
 
-    def _control(self, request: str) -> str:
+    @contextmanager
+    def forwarded(self, local_port: int, host: str, port: int) -> Iterator[None]:
+        """Have a port of this machine lead to one that the other end can reach, while entered.
+
+        Raises:
+            BackendError: the port is taken, or the server does not allow it.
+        """
+        what = ("-L", f"127.0.0.1:{local_port}:{host}:{port}")
+        self.connect()
+        if said := self._control("forward", *what).strip():
+            raise BackendError(
+                f"Port {local_port} of this machine cannot lead to {host}:{port} by way of "
+                f"{self.route.destination}: {said.splitlines()[-1]}. Is the port free?",
+                backend="ssh",
+                operation="forward",
+                detail=said,
+            )
+        try:
+            yield
+        finally:
+            self._control("cancel", *what)
+
+    def _control(self, request: str, *more: str) -> str:
         try:
             done = subprocess.run(
-                self.route.control(request, self.socket),
+                self.route.control(request, self.socket, *more),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -18,8 +18,10 @@ from nemo_run.exceptions import BackendUnavailableError, ConnectionLostError
 log = logging.getLogger(__name__)
 
 BLOCK_BYTES = 1 << 20
-CHECK_S = 2.0
+ASK_S = 2.0
 """How long nothing has to come until we ask whether it is over."""
+LOOK_S = 1.0
+"""How often we look where there is no stream."""
 PAUSE_S = (1.0, 30.0)
 
 # An old `tail` does not notice that nobody reads any more; its stdin, closed with the connection,
@@ -48,40 +50,44 @@ def follow(
             while data := _transfer.read(connection, remote, offset, BLOCK_BYTES):
                 offset += len(data)
                 yield data
+            if over:
+                return
+            begin = time.monotonic()
+            for data in _stream(connection, remote, offset, ended):
+                offset += len(data)
+                yield data
+            pause_s = PAUSE_S[0]
         except BackendUnavailableError as err:
             log.warning("%s Trying again in %.0f s.", err, pause_s)
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_S[1])
-            continue
-        if over:
-            return
-        pause_s = PAUSE_S[0]
-        if not connection.streams.acquire(blocking=False):
-            time.sleep(CHECK_S)
-            continue
-        try:
-            for data in _stream(connection, remote, offset, ended):
-                offset += len(data)
-                yield data
-        finally:
-            connection.streams.release()
+        else:
+            # A stream that could not be had, or broke at once, is not tried again at once.
+            time.sleep(max(0.0, LOOK_S - (time.monotonic() - begin)))
 
 
 def _stream(
     connection: Connection, remote: str, offset: int, ended: Callable[[], bool]
 ) -> Iterator[bytes]:
-    """Yield what is appended, until ``ended`` or until the connection breaks."""
+    """Yield what is appended, until ``ended`` or until the connection breaks.
+
+    Nothing comes where all sessions that logs may take are taken.
+    """
     text = render(["sh", "-c", _TAIL, "sh", remote, str(offset + 1)])
-    # Why it broke is found out by whoever tries next.
-    with (
-        contextlib.suppress(NotStarted, ConnectionLostError),
-        connection.open(text, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process,
-    ):
+    with contextlib.ExitStack() as stack:
+        if not connection.streams.acquire(blocking=False):
+            return
+        stack.callback(connection.streams.release)
+        # Why it broke is found out by whoever tries next.
+        stack.enter_context(contextlib.suppress(NotStarted, ConnectionLostError))
+        process = stack.enter_context(
+            connection.open(text, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        )
         if process.stdin is None or process.stdout is None:
             return
         descriptor = process.stdout.fileno()
         while True:
-            if select.select([descriptor], [], [], CHECK_S)[0]:
+            if select.select([descriptor], [], [], ASK_S)[0]:
                 data = os.read(descriptor, BLOCK_BYTES)
                 if not data:
                     break

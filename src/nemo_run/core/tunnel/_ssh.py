@@ -109,9 +109,9 @@ class Route:
             flags += ["-e", "none"]
         return [*self._argv(flags, options, socket), text]
 
-    def control(self, request: str, socket: str) -> list[str]:
+    def control(self, request: str, socket: str, *more: str) -> list[str]:
         """Return the command that asks the shared connection for something."""
-        return self._argv(["-O", request, "-o", _NO_OTHER_WAY], {}, socket)
+        return self._argv(["-O", request, *more, "-o", _NO_OTHER_WAY], {}, socket)
 
     def remote_shell(self, socket: str) -> str:
         """Return what programs such as rsync start in place of ``ssh``, as text."""
@@ -150,15 +150,21 @@ def resolve(destination: Destination, program: str) -> Route:
     """
     if not destination.host or destination.host.startswith("-"):
         raise ConfigError(f"{destination.host!r} is not the name of a host. Set SSHTunnel.host.")
-    done = subprocess.run(
-        [program, "-G", *destination.argv()],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        timeout=CONFIG_TIMEOUT_S,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [program, "-G", *destination.argv()],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=CONFIG_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as err:
+        raise ConfigError(
+            f"OpenSSH did not say within {CONFIG_TIMEOUT_S} s what ~/.ssh/config means for "
+            f"{destination}. Does a `Match exec` in it wait for something?"
+        ) from err
     if done.returncode:
         raise ConfigError(
             f"OpenSSH does not accept the settings for {destination}: {done.stderr.strip()}. "

@@ -8,6 +8,7 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -317,6 +318,16 @@ class SSHTunnel(Tunnel):
     ) -> Iterator[bytes]:
         """Yield what is in a file as it grows: see `Tunnel.follow`."""
         return _following.follow(self._connection, remote_path, offset=offset, ended=ended)
+
+    @contextmanager
+    def forward(self, host: str, port: int, *, local_port: int) -> Iterator[None]:
+        """Have a port of this machine lead to ``host:port``, as seen from there, while entered.
+
+        Raises:
+            BackendError: the port is taken, or the server does not allow it.
+        """
+        with self._connection.forwarded(local_port, host, port):
+            yield
 
     def remote_shell(self) -> str:
         """Connect, and return what rsync and its like start in place of ``ssh``, as text."""
