@@ -10,8 +10,6 @@ import shutil
 import socket
 import stat
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -25,7 +23,7 @@ from tests.integration.slurm.daemons import (
     end,
     free_ports,
     is_listening,
-    is_running,
+    owned_directory,
     search_path,
     wait_until,
 )
@@ -300,30 +298,12 @@ class SlurmCluster:
 
 @contextmanager
 def temporary_cluster(*, nodes: int = 4, accounting: bool = True) -> Iterator[SlurmCluster]:
-    """Have a cluster while entered, and nothing of it afterwards.
-
-    It is in a directory with a short name, not in one of pytest's: sockets go below it.
-    """
-    sweep()
-    directory = Path(tempfile.mkdtemp(prefix=PREFIX))
-    (directory / "owner").write_text(str(os.getpid()))
-    cluster = SlurmCluster.create(directory, nodes=nodes, accounting=accounting)
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.stop()
-        shutil.rmtree(directory)
-
-
-def sweep() -> None:
-    """Remove temporary clusters whose test run was killed."""
-    for owner in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/owner"):
+    """Have a cluster while entered, and nothing of it afterwards."""
+    with owned_directory(PREFIX, lambda directory: SlurmCluster.at(directory).stop()) as directory:
+        cluster = SlurmCluster.create(directory, nodes=nodes, accounting=accounting)
         try:
-            if is_running(int(owner.read_text())):
-                continue
-            SlurmCluster.at(owner.parent).stop()
-        except (FileNotFoundError, ValueError) as err:
-            print(f"{owner.parent} is left: {err}", file=sys.stderr)
-            continue
-        shutil.rmtree(owner.parent, ignore_errors=True)
+            cluster.start()
+            yield cluster
+        finally:
+            # By the object that started them, which can wait for its children.
+            cluster.stop()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
@@ -70,6 +73,28 @@ class Daemons:
 
     def _pid_file(self, name: str) -> Path:
         return self.directory / "run" / f"{name}.daemon"
+
+
+@contextmanager
+def owned_directory(prefix: str, clean: Callable[[Path], None]) -> Iterator[Path]:
+    """Have a directory while entered; ``clean`` ends what runs in it before it is removed.
+
+    So are those that a test run left when it was killed. Names are short, unlike those of pytest's
+    directories: sockets go below them.
+    """
+    for owner in Path(tempfile.gettempdir()).glob(f"{prefix}*/owner"):
+        # Somebody else may be doing the same.
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            if not is_running(int(owner.read_text())):
+                clean(owner.parent)
+                shutil.rmtree(owner.parent, ignore_errors=True)
+    directory = Path(tempfile.mkdtemp(prefix=prefix))
+    (directory / "owner").write_text(str(os.getpid()))
+    try:
+        yield directory
+    finally:
+        clean(directory)
+        shutil.rmtree(directory)
 
 
 def search_path(environment: Mapping[str, str]) -> str:

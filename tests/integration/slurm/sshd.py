@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.integration.slurm.daemons import (
     end,
     free_ports,
     is_listening,
+    owned_directory,
     search_path,
     wait_until,
 )
@@ -202,10 +202,10 @@ class Sshd:
 @contextmanager
 def temporary_sshd(settings: str = "") -> Iterator[Sshd]:
     """Have a server while entered, and nothing of it afterwards."""
-    with tempfile.TemporaryDirectory(prefix="nemo-run-sshd-") as directory:
-        server = Sshd(Path(directory), settings=settings)
+    with owned_directory("nemo-run-sshd-", lambda directory: Sshd(directory).stop()) as directory:
+        server = Sshd(directory, settings=settings)
+        server.start()
         try:
-            server.start()
             yield server
         finally:
             server.stop()

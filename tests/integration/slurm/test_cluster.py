@@ -73,6 +73,23 @@ def test_nothing_is_left_behind() -> None:
     assert processes_with(f"SLURM_CONF={cluster.slurm_conf}") == []
 
 
+def test_what_a_killed_test_run_left_is_removed_by_the_next() -> None:
+    killed = (
+        "import os; from tests.integration.slurm.cluster import temporary_cluster\n"
+        "with temporary_cluster(nodes=1, accounting=False) as cluster:\n"
+        "    print(cluster.directory, flush=True)\n"
+        "    os._exit(0)\n"
+    )
+    said = subprocess.check_output([sys.executable, "-c", killed], cwd=ROOT, text=True)
+    left = Path(said.strip())
+    assert left.exists()
+
+    with temporary_cluster(nodes=1, accounting=False):
+        pass
+    assert not left.exists()
+    assert processes_with(f"SLURM_CONF={left}/etc/slurm.conf") == []
+
+
 def test_it_can_be_started_and_stopped_by_hand(tmp_path_factory: pytest.TempPathFactory) -> None:
     directory = tmp_path_factory.mktemp("hand")
     by_hand = [sys.executable, "-m", "tests.integration.slurm"]

@@ -376,6 +376,33 @@ def test_what_is_put_before_commands_is_run_in_the_same_shell(sshd: Sshd) -> Non
     assert tunnel.run("echo no", warn=True).stdout == ""
 
 
+def test_a_command_can_talk_to_the_user_at_a_terminal(sshd: Sshd) -> None:
+    script = (
+        "import nemo_run as run; "
+        f"t = run.SSHTunnel(host={ALIAS!r}, user={sshd.user!r}, job_dir='/x'); "
+        "r = t.run('echo who; read name; echo hello $name; exit 4', pty=True, warn=True); "
+        "print('ended', r.exited)"
+    )
+    said = at_terminal([sys.executable, "-c", script], {b"who": b"me\n"})
+    assert b"hello me" in said
+    assert b"ended 4" in said
+
+
+def test_what_login_shells_print_by_themselves_is_not_taken_for_a_file(
+    sshd: Sshd, tmp_path: Path
+) -> None:
+    (sshd.home / ".bashrc").write_text("echo Welcome to the machine\n")
+    tunnel = tunnel_to(sshd)
+    there = tmp_path / "file"
+    tunnel.write(str(there), "content")
+    assert tunnel.run("true").stdout == "Welcome to the machine\n"
+
+    assert tunnel.read(str(there)) == b"content"
+    tunnel.get(str(there), str(tmp_path / "back"))
+    assert (tmp_path / "back").read_text() == "content"
+    assert b"".join(tunnel.follow(str(there), ended=lambda: True)) == b"content"
+
+
 LOOK_FOR_STDIN_IN_ARGUMENTS = """
 import pathlib, sys
 secret = sys.stdin.read().encode()

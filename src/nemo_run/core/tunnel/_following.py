@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from nemo_run._shell import render
 from nemo_run.core.tunnel import _transfer
 from nemo_run.core.tunnel._connection import Connection, NotStarted
+from nemo_run.core.tunnel._transfer import MARK, SAY_MARK
 from nemo_run.exceptions import BackendUnavailableError, ConnectionLostError
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ PAUSE_S = (1.0, 30.0)
 
 # An old `tail` does not notice that nobody reads any more; its stdin, closed with the connection,
 # tells the shell, which ends it.
-_TAIL = 'tail -c +"$2" -F -- "$1" 2>/dev/null & cat >/dev/null; kill $!'
+_TAIL = f'{SAY_MARK}; tail -c +"$2" -F -- "$1" 2>/dev/null & cat >/dev/null; kill $!'
 
 
 def follow(
@@ -86,12 +87,17 @@ def _stream(
         if process.stdin is None or process.stdout is None:
             return
         descriptor = process.stdout.fileno()
+        before: bytes | None = b""  # what came before the mark
         while True:
             if select.select([descriptor], [], [], ASK_S)[0]:
                 data = os.read(descriptor, BLOCK_BYTES)
                 if not data:
                     break
-                yield data
+                if before is not None:
+                    before, mark, data = (before + data).partition(MARK)
+                    before = None if mark else before
+                if data:
+                    yield data
             elif ended():
                 break
         process.stdin.close()

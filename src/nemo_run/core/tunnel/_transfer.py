@@ -33,12 +33,14 @@ _RECEIVE_FILE = (
     '&& mv -f -- "$t" "$d" || { rm -f -- "$t"; exit 1; }; }'
 )
 _RECEIVE_TREE = 'mkdir -p -- "$1" && exec tar -xof - -C "$1"'
-# The first byte tells which of the two follows.
+# Start-up files of login shells may print things: what counts comes after a mark.
+MARK = b"<nemo-run>"
+SAY_MARK = f"printf '{MARK.decode()}'"
 _SEND = (
-    'if [ -d "$1" ]; then printf d; exec tar -cf - -C "$1" .; '
-    'else exec 3< "$1" && printf f && exec cat <&3; fi'
+    f'if [ -d "$1" ]; then {SAY_MARK}; printf d; exec tar -cf - -C "$1" .; '
+    f'else exec 3< "$1" && {SAY_MARK} && printf f && exec cat <&3; fi'
 )
-_READ = 'if [ -e "$1" ]; then tail -c +"$2" -- "$1" | head -c "$3"; fi'
+_READ = f'{SAY_MARK}; if [ -e "$1" ]; then tail -c +"$2" -- "$1" | head -c "$3"; fi'
 
 
 def put(connection: Connection, local: Path, remote: str) -> None:
@@ -93,9 +95,9 @@ def read(connection: Connection, remote: str, offset: int, limit: int) -> bytes:
     def once() -> bytes:
         with tempfile.TemporaryFile() as errors:
             with connection.open(text, stderr=errors) as process:
-                data, _ = process.communicate()
+                said, _ = process.communicate()
             _check(connection, process, errors, f"read {remote!r}")
-        return data
+        return said.partition(MARK)[2]
 
     return connection.perform(once, repeatable=True)
 
@@ -131,7 +133,7 @@ def _get(connection: Connection, remote: str, local: Path) -> None:
         with tempfile.TemporaryFile() as errors:
             with connection.open(_sh(_SEND, remote), stderr=errors) as process:
                 source = _Reported(process.stdout, f"{remote} from {connection.route.destination}")
-                kind = source.read(1)
+                kind = source.read(1) if _skip_to_mark(source) else b""
                 if kind == b"d":
                     _extract(source, local)
                 elif kind == b"f":
@@ -143,6 +145,17 @@ def _get(connection: Connection, remote: str, local: Path) -> None:
             staged.replace(target)
     finally:
         staged.unlink(missing_ok=True)
+
+
+def _skip_to_mark(source: _Reported) -> bool:
+    """Read on until after the mark; False if it does not come."""
+    said = b""
+    while not said.endswith(MARK):
+        byte = source.read(1)
+        if not byte:
+            return False
+        said = said[-len(MARK) :] + byte
+    return True
 
 
 def _extract(source: _Reported, directory: Path) -> None:
