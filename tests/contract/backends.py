@@ -6,6 +6,7 @@ A backend joins by a class like `LocalCluster` and its line in `BACKENDS`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -17,13 +18,16 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torchx.specs import AppDef, AppState, Role, is_terminal
 
 import nemo_run as run
 from nemo_run.core.execution.base import Executor
 from nemo_run.run.torchx_backend.packaging import package
+
+if TYPE_CHECKING:
+    from tests.integration.slurm.cluster import SlurmCluster
 
 Task = str | Sequence[str]
 """A shell script, or a program with its arguments."""
@@ -227,10 +231,15 @@ class SlurmOverSsh(SchedulerCluster):
 
     @contextlib.contextmanager
     def _outage(self) -> Iterator[None]:
-        from tests.integration.slurm.cluster import SlurmCluster
-
-        with SlurmCluster.at(Path(os.environ["NEMO_RUN_TEST_SLURM"])).sshd.down():
+        with _running_slurm(Path(os.environ["NEMO_RUN_TEST_SLURM"])).sshd.down():
             yield
+
+
+@functools.cache  # a server that is started again belongs to this process, and to nobody else
+def _running_slurm(directory: Path) -> SlurmCluster:
+    from tests.integration.slurm.cluster import SlurmCluster
+
+    return SlurmCluster.at(directory)
 
 
 class SlurmWithoutAccounting(SlurmOverSsh):
@@ -238,24 +247,10 @@ class SlurmWithoutAccounting(SlurmOverSsh):
     fixture = "slurm_without_accounting"
 
 
-class SlurmOnLoginNode(SlurmOverSsh):
-    """The same, from a machine that has Slurm's commands."""
-
-    name = "slurm-on-login-node"
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.outage = None
-
-    def executor(self, **settings: Any) -> Executor:
-        return super().executor(**{"tunnel": run.LocalTunnel(job_dir=""), **settings})
-
-
 BACKENDS: dict[str, Callable[[Path], SchedulerCluster]] = {
     "local": LocalCluster,
     "slurm": SlurmOverSsh,
     "slurm-without-accounting": SlurmWithoutAccounting,
-    "slurm-on-login-node": SlurmOnLoginNode,
 }
 
 

@@ -20,14 +20,14 @@ BAD_STREAM = 65
 _FIND = r"""
 find_job() {
     squeue -h -t all -u "$(id -un)" -O 'JobArrayID:80|,Command:4000' 2>"$1/find" >"$1/queue"
-    code=$?
+    answered=$?
     found=$(grep -F "$1/" "$1/queue" | sed -n '1s/[_+|].*//p' | tr -d ' ')
     if [ -z "$found" ]; then
         found=$(sacct -n -P -X -S now-8days -o JobIDRaw,Comment,SubmitLine 2>/dev/null \
             | grep -F -e "${1##*/}" | sed -n '1s/|.*//p')
     fi
     rm -f "$1/queue"
-    [ -n "$found" ] || return $code
+    [ -n "$found" ] || return $answered
 }
 """
 

@@ -245,14 +245,14 @@ class Slurm:
 
     def _outcome(self, item: Submission, lines: Sequence[str]) -> str | Exception:
         verdict = lines[0] if lines else ""
-        if verdict == "done 0":
-            return _job_id(lines)
         said = _said(lines, None)
-        if verdict == "twice":
-            try:
+        try:
+            if verdict == "done 0":
+                return _job_id(lines)
+            if verdict == "twice":
                 return self.find(item.state_dir) or _unavailable("submit", "submitted by another")
-            except NemoRunError as err:
-                return err
+        except NemoRunError as err:
+            return err
         if not verdict.startswith("done") or _TRANSIENT.search(said):
             return _unavailable("submit", said)
         return _refused(said)

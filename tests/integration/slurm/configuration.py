@@ -47,7 +47,7 @@ def slurm_conf(settings: Settings) -> str:
         "AuthType=auth/munge",
         "CredType=cred/munge",
         # A job that is started again waits until its old credential has expired: 2 minutes, else.
-        f"AuthInfo=socket={settings.munge_socket},cred_expire=5",
+        f"AuthInfo=socket={settings.munge_socket},cred_expire=10",
         "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",
         f"StateSaveLocation={base}/state",
         f"SlurmdSpoolDir={base}/spool/%n",

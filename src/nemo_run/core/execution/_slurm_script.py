@@ -75,11 +75,12 @@ nemo_run_environment() {
 
 # Note how long a log was when, so that its lines can be found by time.
 nemo_run_clock() {
-    local size before=
-    trap 'nemo_run_over=1' TERM
+    local size nap before=
+    trap 'nemo_run_over=1; kill "$nap" 2>/dev/null' TERM
     while [ -z "$nemo_run_over" ]; do
         sleep 1 &
-        wait $!
+        nap=$!
+        wait "$nap"
         size=$(stat -c %s "$1" 2>/dev/null) || continue
         [ "$size" = "$before" ] || echo "$(date +%s.%N) $size" >>"$2"
         before=$size
@@ -88,11 +89,17 @@ nemo_run_clock() {
 
 # End tasks that take longer than they may.
 nemo_run_limit() {
-    sleep "$1"
+    local nap
+    trap 'kill "$nap" 2>/dev/null; exit' TERM
+    sleep "$1" &
+    nap=$!
+    wait "$nap"
     echo "nemo_run: error: the time limit of $1 s is reached"
     : >"$nemo_run_state/late$nemo_run_element"
     kill -TERM "${pids[@]}" 2>/dev/null
-    sleep 10
+    sleep 10 &
+    nap=$!
+    wait "$nap"
     kill -KILL "${pids[@]}" 2>/dev/null
 }
 """

@@ -269,6 +269,21 @@ class SlurmExecutor(Executor):
         super().package_configs(*cfgs)
         return [f"{RUNDIR}/configs/{name}" for name, _ in cfgs]
 
+    def package(self, packager: Packager, job_name: str) -> None:
+        """Collect the code that travels; it is sent when the job is submitted, once a cluster."""
+        from nemo_run.core.packaging._staging import stage
+
+        launcher = self.get_launcher()
+        if launcher.nsys_profile:
+            (Path(self.job_dir) / launcher.nsys_folder).mkdir(parents=True, exist_ok=True)
+        if self.linked_code is None:
+            stage(packager, self.job_dir, job_name)
+
+    @property
+    def linked_code(self) -> str | None:
+        """The directory on the cluster that is the job's code, where none is sent."""
+        return self.packager.symlink_from_remote_dir
+
     def rundir(self) -> str | None:
         return None if self.container_image else self.remote_dir
 
@@ -464,7 +479,7 @@ class SlurmBatchRequest:
         return Container(
             image=own.container_image,
             runtime=self.executor.container_runtime,
-            mounts=own.container_mounts,
+            mounts=[*own.container_mounts, *self._code_mounts],
             env=own.container_env,
             job_dir=self.remote_dir,
             gpus=bool(own.gpus_per_node or own.gpus_per_task),
@@ -493,6 +508,12 @@ class SlurmBatchRequest:
         account = self.executor.account
         prefix = self.executor.job_name_prefix
         return prefix if prefix is not None else f"{account}-{account.rpartition('_')[2]}."
+
+    @property
+    def _code_mounts(self) -> list[str]:
+        # A link is only good for something where what it names can be seen.
+        linked = self.executor.linked_code
+        return [f"{linked}:{linked}"] if linked else []
 
     def _member(self, position: int) -> SlurmExecutor.ResourceRequest | None:
         group = self.executor.resource_group

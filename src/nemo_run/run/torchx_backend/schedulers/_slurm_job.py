@@ -34,6 +34,7 @@ _FAILED_STEP = re.compile(
 _LATE = re.compile(r"^nemo_run: error: (the time limit .+)$", re.MULTILINE)
 # What srun or Slurm says of a job that could not even start.
 _OTHER_TROUBLE = re.compile(r"^(?:srun|slurmstepd|pyxis)\S*: .*error.*$", re.MULTILINE | re.I)
+_EXIT_CODE = re.compile(r"exit code (\d+)")
 _AFTERMATH = re.compile(r"Terminated|Killed$|STEP .* CANCELLED|Job step aborted")
 
 
@@ -114,7 +115,12 @@ class SubmittedJob:
         """Return the status of a job that failed, with what the batch script said about it."""
         if status.state is not AppState.FAILED or status.message:
             return status
-        return replace(status, message=self._cause(self._batch_text()))
+        text = self._batch_text()
+        first = _first_failure(text) if self._tasks > 1 else None
+        # Of many tasks srun gives the highest code, which is that of those it ended itself.
+        code = _EXIT_CODE.search(first["how"]) if first is not None else None
+        exit_code = int(code[1]) if code is not None else status.exit_code
+        return replace(status, message=self._cause(text), exit_code=exit_code)
 
     def failed_first(self, query: LogQuery) -> LogQuery:
         """Return a query for the log of the task, and of the rank, that failed first."""
@@ -132,9 +138,7 @@ class SubmittedJob:
         late = _LATE.search(text)
         if late is not None:
             return late[1]
-        task = next(
-            (m for m in _FAILED_TASK.finditer(text) if not _AFTERMATH.search(m["how"])), None
-        )
+        task = _first_failure(text)
         if task is not None:
             if self._tasks == 1:
                 return ""
@@ -167,6 +171,12 @@ class SubmittedJob:
             self.client.forget_environment(self.state_dir)
         except (BackendError, OSError) as err:
             log.warning("%s: its logs stay on the cluster: %s", self.id, err)
+
+
+def _first_failure(text: str) -> re.Match[str] | None:
+    """Return which task failed first, leaving out those that were ended for it."""
+    found = _FAILED_TASK.finditer(text)
+    return next((match for match in found if not _AFTERMATH.search(match["how"])), None)
 
 
 def _tunnel(values: dict[str, Any]) -> SSHTunnel | LocalTunnel:

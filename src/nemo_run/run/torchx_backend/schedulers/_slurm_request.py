@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from torchx.specs import AppDef, Role
 
@@ -87,8 +88,11 @@ def submission(request: SlurmBatchRequest) -> Submission:
     """Return what has to get to the cluster, and how it is submitted there."""
     state_dir = request.state_dir
     script = f"{state_dir}/{_SCRIPT}"
+    linked = request.executor.linked_code
     files = [
-        File(path=f"{request.remote_dir}/code/", mode=0o755),
+        File(path=f"{request.remote_dir}/code", link=linked)
+        if linked
+        else File(path=f"{request.remote_dir}/code/", mode=0o755),
         # Only the owner may look at what holds an environment.
         File(path=f"{state_dir}/", mode=0o700),
         *_job_files(request.executor),
@@ -98,11 +102,27 @@ def submission(request: SlurmBatchRequest) -> Submission:
             for name, text in request.environment_files().items()
         ),
     ]
+    archive, path = _archive(request.executor)
     return Submission(
         state_dir=state_dir,
         argv=[*request.launch_cmd, *_tag(request), script],
         files=files,
+        archive=path,
+        read_archive=archive.read_bytes,
     )
+
+
+def _archive(executor: SlurmExecutor) -> tuple[Path, str]:
+    """Return the archive of the job's code, and where the cluster keeps it; empty for none."""
+    archive = Path(executor.job_dir) / f"{executor.job_name}.tar.gz"
+    if executor.linked_code or not archive.is_file():
+        return archive, ""
+    if Path(executor.job_dir) == Path(executor.remote_dir):
+        return archive, str(archive)
+    # By its hash: the next job with the same code finds it there.
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    base = PurePosixPath(executor.tunnel.job_dir).parent.parent
+    return archive, str(base / ".archives" / f"{digest}.tar.gz")
 
 
 def _tag(request: SlurmBatchRequest) -> list[str]:

@@ -1,0 +1,275 @@
+"""Trouble on the way to a cluster and on it: jobs go on, their ends are right, none runs twice."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.contract.secrets import command_lines, holds
+from tests.integration.slurm.chaos import ChaosProxy
+from tests.integration.slurm.cluster import SlurmCluster
+from tests.integration.slurm.jobs import Jobs, script, wait_until
+from torchx.specs import AppState, is_terminal
+
+import nemo_run as run
+from nemo_run.core.execution.slurm import STATE_DIR
+from nemo_run.exceptions import SubmitError
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def jobs(slurm: SlurmCluster, tmp_path: Path) -> Jobs:
+    return Jobs(slurm, tmp_path)
+
+
+@pytest.fixture
+def bare_jobs(bare_slurm: SlurmCluster, tmp_path: Path) -> Jobs:
+    return Jobs(bare_slurm, tmp_path)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A directory with room for a few files."""
+    directory = tmp_path / "small"
+    directory.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(directory)]
+    subprocess.run(mount, check=True)
+    yield directory
+    # Slurm may hold a log open for another moment.
+    subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+class TestConnection:
+    def test_no_job_is_submitted_twice_whenever_the_connection_breaks(self, jobs: Jobs) -> None:
+        rng = random.Random(7)
+        app_ids = []
+        for number in range(6):
+            cut = threading.Timer(rng.uniform(0, 0.6), jobs.engine.sshd.drop_connections)
+            cut.start()
+            app_ids.append(jobs.schedule("echo once", name=f"job-{number}"))
+            cut.join()
+        assert {jobs.wait(app_id, timeout_s=60).state for app_id in app_ids} == {AppState.SUCCEEDED}
+        assert len(jobs.submitted()) == len(set(jobs.submitted())) == len(app_ids)
+        assert [jobs.lines(app_id) for app_id in app_ids] == [["once\n"]] * len(app_ids)
+
+    def test_a_server_that_is_away_for_a_while_is_waited_for(self, jobs: Jobs) -> None:
+        planned = jobs.plan("echo once")
+        jobs.engine.sshd.kill()
+        back = threading.Timer(2, jobs.engine.sshd.restart)
+        back.start()
+        app_id = jobs.scheduler.schedule(planned)
+        back.join()
+        assert jobs.wait(app_id).state is AppState.SUCCEEDED
+        assert len(jobs.submitted()) == 1
+
+    def test_a_followed_log_comes_whole_and_once(self, jobs: Jobs) -> None:
+        app_id = jobs.schedule("for i in $(seq 60); do echo line $i; sleep 0.1; done")
+        jobs.wait_for_line(app_id, "line 5\n")
+        timers = [
+            threading.Timer(0.5, jobs.engine.sshd.drop_connections),
+            threading.Timer(2.5, jobs.engine.sshd.drop_connections),
+        ]
+        for timer in timers:
+            timer.start()
+        assert jobs.lines(app_id, should_tail=True) == [f"line {n}\n" for n in range(1, 61)]
+        for timer in timers:
+            timer.join()
+
+    def test_an_experiment_is_seen_through_over_a_bad_line(
+        self, jobs: Jobs, nemorun_home: Path
+    ) -> None:
+        sshd = jobs.engine.sshd
+        proxy = ChaosProxy(sshd.port)
+        sshd.know(proxy.port)
+        tunnel = run.SSHTunnel(
+            host="127.0.0.1",
+            user=sshd.user,
+            port=proxy.port,
+            identity=str(sshd.identity),
+            job_dir=str(jobs.remote),
+        )
+        stop = threading.Event()
+
+        def cut_now_and_then() -> None:
+            while not stop.wait(1.5):
+                proxy.cut()
+
+        cutting = threading.Thread(target=cut_now_and_then)
+        cutting.start()
+        try:
+            executor = jobs.executor(tunnel=tunnel)
+            with run.Experiment("line", executor=executor, clean_mode=True, check=True) as exp:
+                a = exp.add(script("sleep 2"), name="a")
+                exp.add(script("sleep 1"), name="b", dependencies=[a])
+                exp.add(script("sleep 4"), name="c")
+                exp.run()
+        finally:
+            stop.set()
+            cutting.join()
+            proxy.close()
+        assert len(jobs.submitted()) == 3
+
+    def test_a_job_is_found_again_though_nobody_wrote_down_its_number(self, jobs: Jobs) -> None:
+        planned = jobs.plan("sleep 1")
+        app_id = jobs.scheduler.schedule(planned)
+        (state_dir,) = jobs.remote.glob(f"*/*/*/{STATE_DIR}/*")
+        for name in ("code", "out", "err"):
+            (state_dir / name).unlink()
+        shutil.rmtree(jobs.root / "nemorun_home" / "jobs")
+        assert jobs.scheduler.submitted(planned) == app_id
+        assert jobs.wait(app_id).state is AppState.SUCCEEDED
+
+    def test_what_was_never_submitted_is_not_found(self, jobs: Jobs) -> None:
+        planned = jobs.plan("true")
+        jobs.schedule("true", name="another")
+        assert jobs.scheduler.submitted(planned) is None
+
+
+class TestDaemons:
+    def test_a_job_goes_on_while_the_controller_is_away(self, jobs: Jobs) -> None:
+        app_id = jobs.schedule("echo up; sleep 3; echo down; exit 5")
+        jobs.wait_for_line(app_id, "up\n")
+        jobs.wait_for(app_id, AppState.RUNNING)
+        with jobs.engine.without_controller():
+            during = jobs.status(app_id)
+        assert during is not None
+        assert during.state is AppState.RUNNING
+        end = jobs.wait(app_id, timeout_s=90)
+        assert (end.state, end.exit_code) == (AppState.FAILED, 5)
+        assert jobs.lines(app_id) == ["up\n", "down\n"]
+
+    def test_a_job_is_submitted_once_the_controller_is_back(self, jobs: Jobs) -> None:
+        planned = jobs.plan("echo once")
+        jobs.engine.stop_controller()
+        found: list[str] = []
+        thread = threading.Thread(target=lambda: found.append(jobs.scheduler.schedule(planned)))
+        thread.start()
+        time.sleep(2)
+        jobs.engine.start_controller()
+        thread.join(timeout=100)
+        assert jobs.wait(found[0], timeout_s=60).state is AppState.SUCCEEDED
+        assert len(jobs.submitted()) == 1
+
+    def test_jobs_run_and_end_without_the_database(self, jobs: Jobs) -> None:
+        with jobs.engine.without_accounting():
+            app_id = jobs.schedule("echo hi; exit 3")
+            end = jobs.wait(app_id)
+        assert (end.state, end.exit_code) == (AppState.FAILED, 3)
+
+    @pytest.mark.parametrize(("code", "state"), [(0, AppState.SUCCEEDED), (3, AppState.FAILED)])
+    def test_what_a_job_left_behind_tells_its_end_when_nobody_else_can(
+        self, bare_jobs: Jobs, code: int, state: AppState
+    ) -> None:
+        app_id = bare_jobs.schedule(f"echo hi; exit {code}")
+        wait_until(lambda: bare_jobs.squeue(app_id, "%T") in ("COMPLETED", "FAILED"), "end")
+        with bare_jobs.engine.without_controller():
+            end = bare_jobs.status(app_id)
+        assert end is not None
+        assert (end.state, end.exit_code) == (state, code)
+
+    def test_a_job_is_over_only_when_slurm_says_so(self, jobs: Jobs) -> None:
+        app_id = jobs.schedule("trap 'sleep 1; exit 0' TERM; echo up; sleep 60 & wait")
+        jobs.wait_for_line(app_id, "up\n")
+        jobs.cancel(app_id)
+        assert jobs.squeue(app_id, "%T") == "CANCELLED"
+
+
+class TestDisk:
+    def test_a_job_that_does_not_fit_is_refused(self, jobs: Jobs, small_disk: Path) -> None:
+        tunnel = run.SSHTunnel(host="loop", user="root", job_dir=str(small_disk))
+        (small_disk / "full").write_bytes(b"x" * 250_000)
+        with pytest.raises(SubmitError, match="No space left"):
+            jobs.schedule("echo hi", tunnel=tunnel)
+
+    def test_a_job_that_fills_its_disk_ends_as_it_ended(self, jobs: Jobs, small_disk: Path) -> None:
+        tunnel = run.SSHTunnel(host="loop", user="root", job_dir=str(small_disk))
+        app_id = jobs.schedule("head -c 2000000 /dev/zero | tr '\\0' x; exit 9", tunnel=tunnel)
+        end = jobs.wait(app_id, timeout_s=90)
+        assert (end.state, end.exit_code) == (AppState.FAILED, 9)
+
+
+SECRET = "tok-71c0a5e1-planted"
+
+
+class TestSecrets:
+    def test_a_secret_is_in_the_environment_of_the_job_and_nowhere_else(
+        self, jobs: Jobs, tmp_path: Path
+    ) -> None:
+        seen: list[str] = []
+        over = threading.Event()
+
+        def sample() -> None:
+            while not over.wait(0.05):
+                seen.append(command_lines())
+
+        sampling = threading.Thread(target=sample)
+        sampling.start()
+        try:
+            planned = jobs.plan(
+                "echo ${#API_TOKEN}; sleep 1; exit 1",
+                env_vars={"API_TOKEN": SECRET},
+                additional_parameters={"no_requeue": True},
+            )
+            app_id = jobs.scheduler.schedule(planned)
+            jobs.wait_for_line(app_id, f"{len(SECRET)}\n")
+            while_running = files_with(SECRET, jobs.remote, jobs.engine.directory)
+            jobs.wait(app_id)
+        finally:
+            over.set()
+            sampling.join()
+        assert while_running == []
+        assert files_with(SECRET, tmp_path, jobs.engine.directory) == []
+        assert not holds(SECRET, str(planned).encode())
+        assert not any(SECRET in processes for processes in seen)
+        assert len(seen) > 5
+
+    def test_variables_are_gone_when_a_job_that_may_come_back_has_ended(self, jobs: Jobs) -> None:
+        app_id = jobs.schedule("echo up; sleep 60", env_vars={"API_TOKEN": SECRET})
+        jobs.wait_for_line(app_id, "up\n")
+        (kept,) = files_with(SECRET, jobs.remote)
+        assert kept.stat().st_mode & 0o077 == 0
+        assert kept.parent.stat().st_mode & 0o077 == 0
+        jobs.cancel(app_id)
+        assert files_with(SECRET, jobs.remote) == []
+
+
+class TestEconomy:
+    def test_many_jobs_take_one_connection_and_few_commands(self, jobs: Jobs) -> None:
+        jobs.engine.sshd.drop_connections()
+        connections, commands = jobs.engine.sshd.connections(), jobs.engine.sshd.commands()
+        with run.Experiment(
+            "many", executor=jobs.executor(), clean_mode=True, check=True, threadpool_workers=32
+        ) as exp:
+            for number in range(20):
+                exp.add(script(f"echo {number}"), name=f"job-{number}")
+            exp.run()
+        assert all(is_terminal(job.state) for job in exp.jobs)
+        assert jobs.engine.sshd.connections() - connections == 1
+        assert jobs.engine.sshd.commands() - commands < 40
+
+    def test_logs_are_kept_here_when_a_job_has_ended(self, jobs: Jobs) -> None:
+        app_id = jobs.schedule("for i in $(seq 1000); do echo line $i; done")
+        jobs.wait(app_id)
+        shutil.rmtree(jobs.remote)
+        with jobs.engine.sshd.down():
+            assert len(jobs.lines(app_id)) == 1000
+
+
+def files_with(secret: str, *directories: Path) -> list[Path]:
+    """Return the files with ``secret`` below some directories, whoever may read them."""
+    found = []
+    for directory in directories:
+        for path in directory.rglob("*"):
+            try:
+                if path.is_file() and holds(secret, path.read_bytes()):
+                    found.append(path)
+            except OSError:  # gone in the meantime, or none to be read
+                continue
+    return found

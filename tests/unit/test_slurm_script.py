@@ -1,0 +1,406 @@
+"""The batch script: what it asks of Slurm, and what it does when bash runs it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nemo_run as run
+from nemo_run.core.execution._slurm_directives import flag
+from nemo_run.core.execution.slurm import (
+    SlurmBatchRequest,
+    SlurmExecutor,
+    SlurmJobDetails,
+    _as_sbatch_flag,
+)
+from nemo_run.exceptions import ConfigError
+
+
+def request(
+    *commands: list[str], executor: SlurmExecutor | None = None, **settings: Any
+) -> SlurmBatchRequest:
+    executor = executor or SlurmExecutor(account="team_a", **settings)
+    executor.job_dir = "/local/exp/job"
+    executor.tunnel.job_dir = "/remote/exp"
+    groups = list(commands) or [["echo", "hi"]]
+    return SlurmBatchRequest(
+        launch_cmd=["sbatch", "--requeue", "--parsable"],
+        jobs=[f"job-{n}" if len(groups) > 1 else "job" for n in range(len(groups))],
+        command_groups=groups,
+        executor=executor,
+        max_retries=executor.retries,
+        extra_env={},
+        tag="nr-1",
+    )
+
+
+def directives(request: SlurmBatchRequest) -> list[str]:
+    lines = request.materialize().splitlines()
+    return [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")]
+
+
+def group(executors: list[SlurmExecutor], count: int) -> SlurmBatchRequest:
+    return request(
+        *([["echo", str(n)] for n in range(count)]), executor=SlurmExecutor.merge(executors, count)
+    )
+
+
+class TestDirectives:
+    def test_fields_become_options_in_order(self) -> None:
+        assert directives(request(partition="gpu", gpus_per_node=8, exclusive=True)) == [
+            "--account=team_a",
+            "--exclusive",
+            "--gpus-per-node=8",
+            "--job-name=team_a-a.job",
+            "--nodes=1",
+            "--ntasks-per-node=1",
+            "--open-mode=append",
+            "--output=/remote/exp/job/sbatch_team_a-a.job_%j.out",
+            "--partition=gpu",
+            "--time=00:10:00",
+        ]
+
+    def test_what_is_not_wanted_is_left_out(self) -> None:
+        assert not any("exclusive" in line for line in directives(request(exclusive=False)))
+
+    def test_further_options_win_over_fields(self) -> None:
+        extra = {"time": "01:00:00", "nice": 5, "hold": True, "wckey": None}
+        found = directives(request(additional_parameters=extra))
+        assert {"--time=01:00:00", "--nice=5", "--hold"} <= set(found)
+        assert not any("wckey" in line for line in found)
+
+    def test_a_prefix_of_the_users_own_names_the_job(self) -> None:
+        assert "--job-name=mine-job" in directives(request(job_name_prefix="mine-"))
+
+    def test_an_array_has_an_output_for_each_element(self) -> None:
+        (output,) = [d for d in directives(request(array="0-3")) if d.startswith("--output")]
+        assert output.endswith("_%A_%a.out")
+
+    def test_dependencies_come_last_and_do_not_wait_for_ever(self) -> None:
+        handles = ["slurm_tunnel://nemo_run/12", "slurm_tunnel://nemo_run/13@abc"]
+        found = directives(request(dependencies=handles, dependency_type="afterany"))
+        assert found[-2:] == ["--dependency=afterany:12:13", "--kill-on-invalid-dep=yes"]
+
+    def test_the_user_may_choose_to_wait_for_ever(self) -> None:
+        extra = {"kill_on_invalid_dep": "no"}
+        found = directives(request(dependencies=["s://n/1"], additional_parameters=extra))
+        assert [d for d in found if "kill" in d] == ["--kill-on-invalid-dep=no"]
+
+    def test_torchrun_is_started_once_a_node(self) -> None:
+        executor = SlurmExecutor(account="a", ntasks_per_node=8, launcher="torchrun")
+        assert "--ntasks-per-node=1" in directives(request(executor=executor))
+        assert executor.nproc_per_node() == 8
+        assert executor.ntasks_per_node == 8
+
+    def test_a_limit_in_seconds_makes_slurms_own_follow(self) -> None:
+        assert "--time=3" in directives(request(time_limit_s=61))
+
+    @pytest.mark.parametrize(
+        ("key", "value", "text"),
+        [
+            ("job_name", "plain", "--job-name=plain"),
+            ("comment", "two words", '--comment="two words"'),
+            ("comment", 'say "hi" \\', '--comment="say \\"hi\\" \\\\"'),
+            ("hold", True, "--hold"),
+            ("comment", "", '--comment=""'),
+        ],
+    )
+    def test_values_are_written_as_sbatch_reads_them(
+        self, key: str, value: object, text: str
+    ) -> None:
+        assert flag(key, value) == text
+        assert _as_sbatch_flag(key, value) == f"#SBATCH {text}"
+
+    def test_a_value_of_several_lines_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match="one line"):
+            flag("comment", "a\nb")
+
+
+class TestHeterogeneous:
+    def test_each_task_has_a_block_with_what_it_asks_for(self) -> None:
+        executors = [
+            SlurmExecutor(account="a", heterogeneous=True, nodes=1),
+            SlurmExecutor(account="a", heterogeneous=True, nodes=2, gpus_per_node=4),
+        ]
+        found = directives(group(executors, 2))
+        split = found.index("hetjob")
+        first, second = found[:split], found[split + 1 :]
+        assert "--nodes=1" in first
+        assert not any("gpus" in line for line in first)
+        assert {"--nodes=2", "--gpus-per-node=4"} <= set(second)
+        assert {"--job-name=a-a.job-0"} <= set(first)
+        assert {"--job-name=a-a.job-1"} <= set(second)
+
+    def test_tasks_may_share_a_group_of_nodes(self) -> None:
+        executor = SlurmExecutor(account="a", heterogeneous=True, het_group_indices=[0, 0, 1])
+        text = group([executor], 3).materialize()
+        assert text.count("#SBATCH hetjob") == 1
+        assert text.count("--het-group=0") == 2
+        assert text.count("--het-group=1") == 1
+
+    @pytest.mark.parametrize(
+        ("settings", "said"),
+        [
+            ({"het_group_indices": [0, 1]}, "heterogeneous=True"),
+            ({"het_group_indices": [0], "heterogeneous": True}, "does not fit"),
+            ({"het_group_indices": [1, 0], "heterogeneous": True}, "go down"),
+        ],
+    )
+    def test_wrong_indices_are_refused(self, settings: dict[str, Any], said: str) -> None:
+        with pytest.raises(ConfigError, match=said):
+            SlurmExecutor.merge([SlurmExecutor(account="a", **settings)] * 2, 2)
+
+    def test_executors_that_do_not_fit_are_refused(self) -> None:
+        with pytest.raises(ConfigError, match="do not fit"):
+            SlurmExecutor.merge([SlurmExecutor(account="a")] * 2, 3)
+
+    def test_merging_leaves_the_executors_as_they_are(self) -> None:
+        executor = SlurmExecutor(account="a")
+        merged = SlurmExecutor.merge([executor], 2)
+        assert merged.run_as_group
+        assert not executor.run_as_group
+
+
+class TestContainers:
+    def test_without_an_image_tasks_start_in_the_code(self) -> None:
+        text = request().materialize()
+        assert "--chdir /remote/exp/job/code" in text
+        assert "--container" not in text
+
+    def test_pyxis_is_told_image_mounts_and_variables(self) -> None:
+        text = request(
+            container_image="nvcr.io/x:1",
+            container_mounts=["/data:/data", "/$nemo_run/out:/out"],
+            container_env=["A", "B"],
+        ).materialize()
+        for option in (
+            "--container-image nvcr.io/x:1",
+            "--container-mounts /data:/data,/remote/exp/job/out:/out,/remote/exp/job:/nemo_run",
+            "--container-workdir /nemo_run/code",
+            "--container-env A,B",
+        ):
+            assert option in text
+
+    @pytest.mark.parametrize(
+        ("runtime", "start"),
+        [
+            ("apptainer", "apptainer exec --nv --bind /remote/exp/job:/nemo_run"),
+            ("singularity", "singularity exec --nv --bind /remote/exp/job:/nemo_run"),
+            ("podman", "podman run --rm"),
+            ("docker", "docker run --rm"),
+        ],
+    )
+    def test_other_runtimes_are_started_by_srun(self, runtime: Any, start: str) -> None:
+        text = request(
+            container_image="x", container_runtime=runtime, gpus_per_node=1
+        ).materialize()
+        assert start in text
+        assert "--container-image" not in text
+
+    def test_a_runtime_that_is_not_known_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match="lxc"):
+            SlurmExecutor(account="a", container_runtime="lxc")  # type: ignore[arg-type]
+
+
+class TestDetails:
+    def test_names_are_those_of_0_12(self) -> None:
+        details = SlurmJobDetails(job_name="n", folder="/f")
+        assert str(details.stdout) == "/f/sbatch_n_%j.out"
+        assert str(details.srun_stdout) == "/f/log-n_%j_${SLURM_RESTART_COUNT:-0}.out"
+        assert details.ls_term == "/f/log*"
+        assert repr(details) == "SlurmJobDetails(/f)"
+
+    def test_places_are_not_known_before_a_job_is_planned(self) -> None:
+        with pytest.raises(ConfigError, match="folder"):
+            _ = SlurmJobDetails().stdout
+
+    def test_a_subclass_chooses_other_places(self) -> None:
+        class Mine(SlurmJobDetails):
+            @property
+            def srun_stdout(self) -> Path:
+                return Path("/logs/$SLURM_JOB_NAME-%j.txt")
+
+        text = request(job_details=Mine()).materialize()
+        assert 'nemo_run_log=/logs/"${SLURM_JOB_NAME}"-"${SLURM_JOB_ID}".txt' in text
+
+
+def fake_slurm(directory: Path) -> dict[str, str]:
+    """Return an environment whose Slurm commands run tasks here and note how they are called."""
+    bin_ = directory / "bin"
+    bin_.mkdir()
+    programs = {
+        # Options with a value of their own, as our scripts write them.
+        "srun": 'while :; do case "$1" in --output) out=$2; shift 2;; --chdir) shift 2;; '
+        '--*) shift;; *) break;; esac; done; exec "$@" >>"$out" 2>&1',
+        "scontrol": f'[ "$1" = show ] && echo node1 || echo "$@" >>{directory}/scontrol',
+    }
+    for name, text in programs.items():
+        (bin_ / name).write_text(f"#!/bin/bash\n{text}\n")
+        (bin_ / name).chmod(0o755)
+    return {
+        **os.environ,
+        "PATH": f"{bin_}:{os.environ['PATH']}",
+        "SLURM_JOB_ID": "17",
+        "SLURM_JOB_NODELIST": "node1",
+    }
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Any:
+    """Run a request's script with the Slurm commands above."""
+    environment = fake_slurm(tmp_path)
+
+    def run_script(asked: SlurmBatchRequest, **extra: str) -> subprocess.CompletedProcess[str]:
+        asked.executor.tunnel.job_dir = str(tmp_path)
+        state = Path(asked.state_dir)
+        state.mkdir(parents=True, exist_ok=True)
+        for name, text in asked.environment_files().items():
+            (state / name).write_text(text)
+        return subprocess.run(
+            ["bash", "-c", asked.materialize()],
+            env={**environment, **extra},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run_script
+
+
+class TestRunning:
+    @pytest.mark.parametrize("code", [0, 3, 255])
+    def test_the_exit_code_of_the_task_is_that_of_the_job(self, here: Any, code: int) -> None:
+        asked = request(["sh", "-c", f"exit {code}"])
+        assert here(asked).returncode == code
+        noted = (Path(asked.state_dir) / "exit").read_text().split()
+        assert noted[:3] == [str(code), "0", "0"]
+
+    def test_a_failed_job_is_queued_again_while_there_are_tries(
+        self, here: Any, tmp_path: Path
+    ) -> None:
+        asked = request(["false"], retries=2)
+        for restart in ("0", "1", "2"):
+            assert here(asked, SLURM_RESTART_COUNT=restart).returncode == 1
+        assert (tmp_path / "scontrol").read_text() == "requeue 17\n" * 2
+        assert (Path(asked.state_dir) / "exit").read_text().split()[:2] == ["1", "2"]
+
+    def test_a_job_that_succeeds_is_not(self, here: Any, tmp_path: Path) -> None:
+        assert here(request(["true"], retries=2)).returncode == 0
+        assert not (tmp_path / "scontrol").exists()
+
+    @pytest.mark.parametrize("monitor", [True, False])
+    @pytest.mark.parametrize("codes", [(0, 0), (0, 4), (5, 0)])
+    def test_a_group_fails_if_any_task_does(
+        self, here: Any, monitor: bool, codes: tuple[int, int]
+    ) -> None:
+        executor = SlurmExecutor(
+            account="a",
+            wait_time_for_group_job=0,
+            monitor_group_job=monitor,
+            monitor_group_job_wait_time=5,
+        )
+        tasks = [["sh", "-c", f"exit {code}"] for code in codes]
+        asked = request(*tasks, executor=SlurmExecutor.merge([executor], 2))
+        assert here(asked).returncode == sum(codes)
+
+    def test_when_one_task_has_ended_the_others_get_a_while(
+        self, here: Any, tmp_path: Path
+    ) -> None:
+        executor = SlurmExecutor(
+            account="a", wait_time_for_group_job=0, monitor_group_job_wait_time=1
+        )
+        mark = tmp_path / "in-time"
+        tasks = [["true"], ["sh", "-c", f"sleep 0.2; touch {mark}; exec sleep 60"]]
+        assert here(request(*tasks, executor=SlurmExecutor.merge([executor], 2))).returncode == 0
+        assert mark.exists()
+
+    def test_a_task_that_takes_too_long_is_ended(self, here: Any) -> None:
+        done = here(request(["sleep", "60"], time_limit_s=0.3, retries=3))
+        assert done.returncode == 143
+        assert "the time limit of 0.3 s is reached" in done.stdout
+
+    def test_variables_of_all_tasks_and_of_one(self, here: Any, tmp_path: Path) -> None:
+        executor = SlurmExecutor(account="a", wait_time_for_group_job=0)
+        show = ["sh", "-c", 'echo "$COMMON-$OWN"']
+        asked = request(show, show, executor=SlurmExecutor.merge([executor], 2))
+        asked.extra_env = {"COMMON": "it's"}
+        asked.task_env = [{}, {"OWN": "mine $HOME"}]
+        assert here(asked).returncode == 0
+        logs = sorted(Path(asked.remote_dir).glob("log-*"))
+        assert [log.read_text() for log in logs] == ["it's-\n", "it's-mine $HOME\n"]
+
+    def test_a_job_that_does_not_come_back_removes_its_variables(self, here: Any) -> None:
+        asked = request(["true"], additional_parameters={"no_requeue": True})
+        here(asked)
+        assert not list(Path(asked.state_dir).glob("env*"))
+
+    def test_setup_comes_after_the_variables(self, here: Any) -> None:
+        asked = request(["sh", "-c", "echo $LATER"], setup_lines="export LATER=$EARLIER-more")
+        asked.extra_env = {"EARLIER": "some"}
+        here(asked)
+        (log,) = Path(asked.remote_dir).glob("log-*")
+        assert log.read_text() == "some-more\n"
+
+    @given(argv=st.lists(st.text(st.characters(blacklist_characters="\0")), min_size=1))
+    def test_any_command_makes_a_script_that_bash_can_read(self, argv: list[str]) -> None:
+        text = request(["echo", *argv]).materialize()
+        done = subprocess.run(
+            ["bash", "-n"], input=text.encode("utf-8", "surrogatepass"), capture_output=True
+        )
+        assert done.returncode == 0, done.stderr
+
+    def test_nothing_in_a_script_is_traced_or_exported_from_us(self) -> None:
+        asked = request()
+        asked.extra_env = {"API_KEY": "hush"}
+        assert "hush" not in asked.materialize()
+        assert "hush" not in repr(asked)
+        assert "set -x" not in asked.materialize()
+
+
+class TestFaultTolerance:
+    def launched(self, tmp_path: Path, *command: str, retries: int = 1) -> SlurmBatchRequest:
+        asked = request(list(command), retries=retries)
+        asked.launcher = run.FaultTolerance(
+            cfg_path=str(tmp_path / "cfg"),
+            finished_flag_file=str(tmp_path / "finished"),
+            job_results_file=str(tmp_path / "results"),
+        )
+        return asked
+
+    def test_starts_are_counted_and_limited(self, here: Any, tmp_path: Path) -> None:
+        asked = self.launched(tmp_path, "false", retries=2)
+        assert here(asked).returncode == 1
+        assert (tmp_path / "results").read_text() == "17 0 F\n"
+        here(asked, SLURM_RESTART_COUNT="1")
+        assert (tmp_path / "scontrol").read_text() == "requeue 17\n"
+        assert here(asked, SLURM_RESTART_COUNT="2").returncode == 1
+        assert (tmp_path / "results").read_text() == "17 0 F\n17 1 F\n"
+
+    def test_a_job_that_has_finished_is_not_run_again(self, here: Any, tmp_path: Path) -> None:
+        ran = tmp_path / "ran"
+        asked = self.launched(tmp_path, "touch", str(ran))
+        (tmp_path / "finished").touch()
+        (tmp_path / "results").write_text("17 0 S\n")
+        assert here(asked, SLURM_RESTART_COUNT="1").returncode == 0
+        assert not ran.exists()
+
+    def test_its_files_must_be_known(self) -> None:
+        asked = request()
+        asked.launcher = run.FaultTolerance()
+        with pytest.raises(ConfigError, match="cfg_path"):
+            asked.materialize()
+
+
+def test_quoting_survives_a_path_with_blanks() -> None:
+    asked = request()
+    asked.executor.tunnel.job_dir = "/remote dir/it's"
+    text = asked.materialize()
+    assert shlex.quote("/remote dir/it's/job") in text
