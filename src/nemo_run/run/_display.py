@@ -34,6 +34,7 @@ def describe(
     """Return what a status shows of one job."""
     handle = state.members[0].handle
     archive = provenance.archives.get(job.id) if provenance else None
+    remote = {"remote_dir": job.executor.remote_dir} if job.executor.remote_dir else {}
     return {
         "name": job.id,
         "status": state.state,
@@ -41,6 +42,7 @@ def describe(
         "job_id": parse_app_handle(handle)[2] if handle else "",
         "handle": handle,
         "local_dir": job.executor.job_dir or str(exp_dir / (job.name or job.id)),
+        **remote,
         "exit_code": state.exit_code,
         "duration_s": state.duration_s,
         "message": state.message,

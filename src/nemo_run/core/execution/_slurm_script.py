@@ -107,10 +107,17 @@ nemo_run_limit() {
 _HEAD = r"""
 # This script runs on the first node.
 head_node=$(scontrol show hostnames "${SLURM_JOB_NODELIST:-}" | head -n 1)
-head_node_ip=$(hostname --ip-address 2>/dev/null | tr ' ' '\n' | grep -m 1 -v ':')
-case "$head_node_ip" in
-    '' | 127.*) head_node_ip=$(hostname -I 2>/dev/null | tr ' ' '\n' | grep -m 1 -v ':') ;;
-esac
+# Where Slurm itself finds it, unless that is a name, which may mean loopback on the node itself.
+head_node_ip=$(scontrol show node "$head_node" 2>/dev/null \
+    | sed -n 's/.*NodeAddr=\([0-9.]*\) .*/\1/p')
+for nemo_run_option in --ip-address --all-ip-addresses; do
+    case "$head_node_ip" in
+        '') ;;
+        127.*) [ "$nemo_run_option" = --all-ip-addresses ] || break ;;
+        *) break ;;
+    esac
+    head_node_ip=$(hostname "$nemo_run_option" 2>/dev/null | tr ' ' '\n' | grep -m 1 -v ':')
+done
 export head_node head_node_ip="${head_node_ip:-$head_node}"
 # Since 22.05 srun does not take this over by itself.
 [ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK

@@ -237,6 +237,11 @@ class Executor(ConfigurableMixin):
             paths.append(str(path))
         return paths
 
+    @property
+    def remote_dir(self) -> str:
+        """Where the job lives at its backend; empty where that is no path of its own."""
+        return ""
+
     def rundir(self) -> str | None:
         """Return what ``/nemo_run`` in a task stands for, or None where the task sees it so."""
         return None

@@ -263,6 +263,8 @@ class SlurmExecutor(Executor):
     @property
     def remote_dir(self) -> str:
         """Where the job lives on the cluster."""
+        if not self.job_dir:
+            return ""
         return str(PurePosixPath(self.tunnel.job_dir) / Path(self.job_dir).name)
 
     def package_configs(self, *cfgs: tuple[str, str]) -> list[str]:

@@ -102,7 +102,7 @@ def _from_rows(rows: Sequence[Row], now: float) -> JobStatus:
     ends = [row.ended_at for row in rows if row.ended_at]
     return JobStatus(
         state=state,
-        message=_message(rows, state),
+        message=_message(rows, state, now),
         exit_code=_exit_code(rows) if over else None,
         restarts=max(row.restarts for row in rows),
         started_at=min(starts, default=None) if state is not AppState.PENDING else None,
@@ -119,13 +119,13 @@ def _exit_code(rows: Sequence[Row]) -> int | None:
     return next((code for code in codes if code), 0 if codes else None)
 
 
-def _message(rows: Sequence[Row], state: AppState) -> str:
+def _message(rows: Sequence[Row], state: AppState, now: float) -> str:
     if len(rows) > 1:
         return _message_of_many(rows, state)
     (row,) = rows
     if state is AppState.PENDING and row.state == "PENDING":
         when = ""
-        if row.started_at and row.started_at > time.time() + 1:
+        if row.started_at and row.started_at > now + 1:
             when = f", expected to start at {datetime.fromtimestamp(row.started_at):%Y-%m-%d %H:%M}"
         return f"waits: {row.reason}{when}" if row.reason else ""
     return _explained(row)

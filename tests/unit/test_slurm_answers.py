@@ -1,0 +1,169 @@
+"""What Slurm's commands print, and what it means for a job as a whole."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+from torchx.specs import AppState, is_terminal
+
+from nemo_run._clients._slurm_answers import (
+    Exit,
+    Row,
+    by_job,
+    parse_exit,
+    parse_sacct,
+    parse_squeue,
+)
+from nemo_run._clients.slurm import Report
+from nemo_run.run.torchx_backend.schedulers._slurm_status import (
+    EXPLANATIONS,
+    SLURM_STATES,
+    app_state,
+    job_status,
+)
+
+
+def squeue(*cells: str) -> str:
+    return "|".join(cell.ljust(24) for cell in cells) + "\n"
+
+
+class TestQueue:
+    def test_a_line_is_read(self) -> None:
+        text = squeue("12", "FAILED", "768", "1", "1794784155", "1794784160", "node[1-2]", "None")
+        assert parse_squeue(text) == [
+            Row(
+                id="12",
+                state="FAILED",
+                exit_code=3,
+                restarts=1,
+                started_at=1794784155,
+                ended_at=1794784160,
+                nodes="node[1-2]",
+            )
+        ]
+
+    def test_a_signal_gives_the_code_that_a_shell_would(self) -> None:
+        (row,) = parse_squeue(squeue("1", "FAILED", "9", "0", "N/A", "N/A", "", "None"))
+        assert row.exit_code == 137
+        assert row.started_at is None
+
+    def test_other_lines_are_left_out(self) -> None:
+        assert parse_squeue("Welcome to the cluster|a|b|c|d|e|f|g\n\nhello\n") == []
+
+    def test_elements_and_components_belong_to_their_job(self) -> None:
+        ids = ["7", "8_3", "8_[4-9%2]", "9+0", "9+1"]
+        rows = [Row(id=id_, state="PENDING") for id_ in ids]
+        assert {job: [row.element for row in found] for job, found in by_job(rows).items()} == {
+            "7": [""],
+            "8": ["_3", "_[4-9%2]"],
+            "9": ["+0", "+1"],
+        }
+
+
+class TestAccounting:
+    @pytest.mark.parametrize(
+        ("state", "code", "read"),
+        [
+            ("COMPLETED", "0:0", ("COMPLETED", 0)),
+            ("FAILED", "3:0", ("FAILED", 3)),
+            ("CANCELLED by 1000", "0:15", ("CANCELLED", 143)),
+            ("OUT_OF_ME+", "0:125", ("OUT_OF_ME", 253)),
+        ],
+    )
+    def test_a_line_is_read(self, state: str, code: str, read: tuple[str, int]) -> None:
+        (row,) = parse_sacct(f"12|{state}|{code}|1794784155|Unknown|node1|None\n")
+        assert (row.state, row.exit_code) == read
+        assert (row.started_at, row.ended_at) == (1794784155, None)
+
+    def test_steps_are_left_out(self) -> None:
+        assert parse_sacct("12.batch|COMPLETED|0:0|1|2|node1|\n12.0|COMPLETED|0:0|1|2|n|\n") == []
+
+
+class TestExitFiles:
+    def test_a_file_is_read(self) -> None:
+        assert parse_exit("exit", "3 1 0 100 120\n") == Exit(
+            element="", code=3, restarts=1, asked=False, started_at=100, ended_at=120
+        )
+        found = parse_exit("exit-7", "0 0 1 100 120")
+        assert found is not None
+        assert (found.element, found.asked) == ("_7", True)
+
+    @pytest.mark.parametrize("text", ["", "3 1", "a b c d e", "1 2 3 4 5 6"])
+    def test_half_a_file_is_none(self, text: str) -> None:
+        assert parse_exit("exit", text) is None
+
+
+def status_of(*rows: Row, exits: Sequence[Exit] = (), cancelled: bool = False):
+    return job_status(Report(rows=rows, exits=exits, cancelled=cancelled), now=1000)
+
+
+class TestStates:
+    def test_every_word_of_slurms_is_known(self) -> None:
+        words = (
+            "BOOT_FAIL CANCELLED COMPLETED CONFIGURING COMPLETING DEADLINE FAILED NODE_FAIL "
+            "OUT_OF_MEMORY PENDING PREEMPTED RUNNING RESV_DEL_HOLD REQUEUE_FED REQUEUE_HOLD "
+            "REQUEUED RESIZING REVOKED SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED SUSPENDED TIMEOUT "
+            "LAUNCH_FAILED RECONFIG_FAIL POWER_UP_NODE UPDATE_DB EXPEDITING"
+        )
+        assert set(words.split()) == set(SLURM_STATES)
+
+    def test_every_bad_end_but_the_tasks_own_is_explained(self) -> None:
+        bad = {word for word, state in SLURM_STATES.items() if state is AppState.FAILED}
+        assert bad - set(EXPLANATIONS) == {"FAILED"}
+
+    def test_a_word_that_was_never_heard_is_no_end(self, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.WARNING):
+            assert [app_state("TELEPORTED"), app_state("TELEPORTED")] == [AppState.UNKNOWN] * 2
+        assert len(caplog.records) == 1
+        assert not is_terminal(app_state("TELEPORTED"))
+
+    def test_a_job_is_not_over_while_its_processes_are_being_ended(self) -> None:
+        assert status_of(Row(id="1", state="COMPLETING")).state is AppState.RUNNING
+
+    def test_a_job_that_slurm_ended_has_no_code_of_its_own(self) -> None:
+        status = status_of(Row(id="1", state="TIMEOUT", exit_code=0))
+        assert (status.state, status.exit_code) == (AppState.FAILED, None)
+        assert "time limit" in status.message
+
+    def test_why_a_job_waits_is_said(self) -> None:
+        assert status_of(Row(id="1", state="PENDING", reason="Priority")).message == (
+            "waits: Priority"
+        )
+
+    def test_an_expected_start_is_no_start(self) -> None:
+        status = status_of(Row(id="1", state="PENDING", reason="Priority", started_at=5000))
+        assert status.started_at is None
+        assert status.message.startswith("waits: Priority, expected to start at 1970-01-01")
+
+    def test_an_array_is_over_when_all_its_elements_are(self) -> None:
+        rows = [
+            Row(id="5_0", state="COMPLETED", exit_code=0),
+            Row(id="5_1", state="FAILED", exit_code=2),
+            Row(id="5_[2-3]", state="PENDING"),
+        ]
+        assert status_of(*rows).state is AppState.PENDING
+        assert status_of(*rows[:2]).state is AppState.FAILED
+        assert status_of(*rows[:2]).exit_code == 2
+        assert status_of(*rows[:2]).message == (
+            "1 of 2 did not succeed: 5_1 FAILED with exit code 2"
+        )
+
+    def test_a_heterogeneous_job_fails_if_any_part_does(self) -> None:
+        rows = [Row(id="5+0", state="COMPLETED", exit_code=0), Row(id="5+1", state="NODE_FAIL")]
+        assert status_of(*rows).state is AppState.FAILED
+
+    def test_what_a_script_left_behind_counts_over_an_accounting_that_missed_the_end(self) -> None:
+        left = Exit(element="", code=4, restarts=0, asked=False, started_at=1, ended_at=2)
+        status = status_of(Row(id="1", state="RUNNING"), exits=[left])
+        assert (status.state, status.exit_code) == (AppState.FAILED, 4)
+
+    @pytest.mark.parametrize(
+        ("cancelled", "state"), [(True, AppState.CANCELLED), (False, AppState.FAILED)]
+    )
+    def test_who_was_asked_to_end_was_cancelled_if_we_asked(
+        self, cancelled: bool, state: AppState
+    ) -> None:
+        left = Exit(element="", code=143, restarts=0, asked=True, started_at=1, ended_at=2)
+        assert status_of(exits=[left], cancelled=cancelled).state is state
