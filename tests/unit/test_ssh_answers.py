@@ -45,10 +45,9 @@ def test_how_far_a_command_came(log: str, expected: Outcome) -> None:
     assert _ssh.outcome(log) is expected
 
 
-def test_the_connection_that_was_used_and_the_one_that_is_there_can_be_compared() -> None:
+def test_the_connection_that_was_used_is_known() -> None:
     assert _ssh.used_master(OPENED) == 4263
-    assert _ssh.checked_master("Master running (pid=4263)\r\n") == 4263
-    assert _ssh.checked_master("Control socket connect(/x): No such file or directory") is None
+    assert _ssh.used_master("") is None
 
 
 @pytest.mark.parametrize(
@@ -118,11 +117,12 @@ class TestArguments:
         )
         assert "ConnectTimeout=20" in ROUTE.master("/s", "/l", interactive=True)
 
-    def test_a_socket_of_the_user_is_used_instead_of_ours(self) -> None:
-        shared = Route(ROUTE.destination, "ssh", {"controlpath": "/home/me/cm"})
-        assert shared.shares_users_socket
-        assert "/s" not in shared.command("true", "/s", "/l")
-        assert "/s" in ROUTE.command("true", "/s", "/l")
+    @pytest.mark.parametrize(
+        ("said", "expected"), [("none", None), ("/home/me/cm", "/home/me/cm"), ("~/%C", None)]
+    )
+    def test_a_socket_of_the_user_is_known(self, said: str, expected: str | None) -> None:
+        assert Route(ROUTE.destination, "ssh", {"controlpath": said}).users_socket == expected
+        assert ROUTE.users_socket is None
 
     def test_nobody_is_asked_where_nobody_is(self) -> None:
         assert "BatchMode=yes" in ROUTE.master("/s", "/l", interactive=False)

@@ -41,14 +41,16 @@ def add_to_config(sshd: Sshd, lines: str) -> None:
     sshd.ssh_config.write_text(lines + sshd.ssh_config.read_text())
 
 
-def while_running(tunnel: SSHTunnel, tmp_path: Path, then: Callable[[], None]) -> BaseException:
+def while_running(
+    tunnel: SSHTunnel, tmp_path: Path, then: Callable[[], None], body: str = "sleep 60"
+) -> BaseException:
     """Do something while a command runs; return what the command raised."""
     started = tmp_path / "started"
     raised: list[BaseException] = []
 
     def command() -> None:
         try:
-            tunnel.run(f"touch {started}; sleep 60; touch {tmp_path}/ended")
+            tunnel.run(f"touch {started}; {body}; touch {tmp_path}/ended")
         except BackendUnavailableError as err:
             raised.append(err)
 
@@ -131,7 +133,7 @@ class TestOneConnection:
         directory = Path(f"/tmp/nemo_run-{os.getuid()}/ssh")
         assert directory.stat().st_mode & 0o777 == 0o700
 
-    def test_cleaning_up_lets_go_of_it_after_the_last_command(
+    def test_cleaning_up_closes_it_unless_somebody_uses_it(
         self, sshd: Sshd, tmp_path: Path
     ) -> None:
         tunnel = tunnel_to(sshd)
@@ -143,8 +145,11 @@ class TestOneConnection:
         wait_until((tmp_path / "on").exists, "the start of the command")
         tunnel.cleanup()
         slow.join()
-
         assert ended == ["x\n"]
+        assert tunnel.run("echo same").stdout == "same\n"
+        assert sshd.connections() == 1
+
+        tunnel.cleanup()
         assert tunnel.run("echo new").stdout == "new\n"
         assert sshd.connections() == 2
 
@@ -155,6 +160,20 @@ class TestLost:
         error = while_running(tunnel, tmp_path, sshd.kill)
         assert isinstance(error, ConnectionLostError)
         assert "may have run" in str(error)
+
+    def test_an_exit_code_that_came_without_the_output_is_not_taken_for_success(
+        self, sshd: Sshd, proxy: ChaosProxy, tmp_path: Path
+    ) -> None:
+        tunnel = tunnel_to(sshd, port=proxy.port)
+        tunnel.connect()
+        early = "(sleep 60; echo late) & exit 0"
+
+        def cut_once_the_code_is_here() -> None:
+            time.sleep(1)
+            proxy.cut()
+
+        error = while_running(tunnel, tmp_path, cut_once_the_code_is_here, early)
+        assert isinstance(error, ConnectionLostError)
 
     def test_a_command_that_finds_no_server_was_not_run(self, sshd: Sshd) -> None:
         tunnel = tunnel_to(sshd)

@@ -8,6 +8,7 @@ minutes of silence, and is started again when it is gone.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import subprocess
@@ -20,9 +21,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TypeVar
 
-from nemo_run._files import make_private_directory, try_lock
+from nemo_run._files import make_private_directory
 from nemo_run._supervisor.disk import machine_directory
-from nemo_run.core.tunnel import _ssh
+from nemo_run.core.tunnel import _mux, _ssh
 from nemo_run.core.tunnel._ssh import Destination, Outcome, Route
 from nemo_run.exceptions import (
     BackendError,
@@ -61,11 +62,14 @@ class Connection:
 
     def __init__(self, route: Route) -> None:
         self.route = route
-        self.socket = str(_directory() / route.fingerprint)
+        self.socket = route.users_socket or str(_directory() / route.fingerprint)
         self.streams = threading.BoundedSemaphore(STREAMS_AT_A_TIME)
         self._commands = threading.BoundedSemaphore(COMMANDS_AT_A_TIME)
         self._connecting = threading.Lock()
         self._failure: tuple[float, BackendError] | None = None
+        # A few files for all places: nobody can tell when one is not needed any more.
+        self._in_making = f"making-{route.fingerprint[:2]}"
+        self._in_use = f"use-{route.fingerprint[:2]}"
 
     def perform(self, operation: Callable[[], T], *, repeatable: bool = False) -> T:
         """Return what ``operation``, which calls `open`, returns; connect first where needed.
@@ -117,7 +121,11 @@ class Connection:
             NotStarted: it was not run.
             ConnectionLostError: it was handed over, and the connection broke.
         """
-        with _log_file() as said, self._started(text, said, stdin, stderr) as process:
+        with (
+            _locked(self._in_use, fcntl.LOCK_SH),
+            _log_file() as said,
+            self._started(text, said, stdin, stderr) as process,
+        ):
             try:
                 yield process
             except BrokenPipeError:
@@ -125,8 +133,7 @@ class Connection:
             except BaseException:
                 process.kill()
                 raise
-            if process.wait() == _ssh.SSH_FAILED:
-                self._judge(Path(said).read_text(errors="replace"))
+            self._judge(process.wait(), Path(said).read_text(errors="replace"))
 
     def talk(self, text: str) -> int:
         """Have a shell there run ``text`` on our own terminal; return its exit code."""
@@ -134,8 +141,7 @@ class Connection:
             code = subprocess.run(
                 self.route.command(text, self.socket, said, terminal=True), check=False
             ).returncode
-            if code == _ssh.SSH_FAILED:
-                self._judge(Path(said).read_text(errors="replace"))
+            self._judge(code, Path(said).read_text(errors="replace"))
         return code
 
     def _started(
@@ -165,7 +171,7 @@ class Connection:
         with self._connecting:
             if self._failure is not None and self._failure[0] >= arrived:
                 raise _again(self._failure[1])
-            with _locked(self.route.fingerprint):
+            with _locked(self._in_making, fcntl.LOCK_EX):
                 if self.master_pid() is not None:
                     return
                 try:
@@ -176,13 +182,15 @@ class Connection:
                 self._failure = None
 
     def close(self) -> None:
-        """Take no more commands on this connection; those under way go on to their end."""
-        if not self.route.shares_users_socket:
-            self._control("stop")
+        """Close the connection, unless it is the user's own or something is under way on it."""
+        if self.route.users_socket is None:
+            with _locked(self._in_use, fcntl.LOCK_EX, wait_s=0) as alone:
+                if alone:
+                    self._control("exit")
 
     def master_pid(self) -> int | None:
         """Return the process that holds the connection, None if there is none."""
-        return _ssh.checked_master(self._control("check"))
+        return _mux.master_pid(self.socket)
 
     @contextmanager
     def forwarded(self, local_port: int, host: str, port: int) -> Iterator[None]:
@@ -251,22 +259,21 @@ class Connection:
                 return _ssh.SSH_FAILED, "Connection timed out while logging in"
             return done.returncode, Path(said).read_text(errors="replace")
 
-    def _judge(self, said: str) -> None:
-        """Raise unless a command that ended with 255 did so by itself."""
-        match _ssh.outcome(said):
-            case Outcome.NOT_STARTED:
-                raise NotStarted(refused=False)
-            case Outcome.REFUSED:
-                raise NotStarted(refused=True)
-            case Outcome.LOST if self.master_pid() != _ssh.used_master(said):
-                raise ConnectionLostError(
-                    f"The connection to {self.route.destination} broke while a command was under "
-                    "way. It may have run. Look before you repeat it.",
-                    backend="ssh",
-                    operation="run",
-                )
-            case _:
-                return  # its own exit code; or it was killed, which has none
+    def _judge(self, code: int, said: str) -> None:
+        """Raise unless a command that ended with ``code`` did so by itself, with all it wrote."""
+        outcome = _ssh.outcome(said)
+        if code == _ssh.SSH_FAILED and outcome in {Outcome.NOT_STARTED, Outcome.REFUSED}:
+            raise NotStarted(refused=outcome is Outcome.REFUSED)
+        # The exit code may overtake the output, which is then lost with the connection; and what
+        # was killed has no exit code. Either is all there was if the connection still stands.
+        used = _ssh.used_master(said)
+        if used is not None and used != self.master_pid():
+            raise ConnectionLostError(
+                f"The connection to {self.route.destination} broke while a command was under "
+                "way. It may have run. Look before you repeat it.",
+                backend="ssh",
+                operation="run",
+            )
 
     def _no_session(self) -> BackendUnavailableError:
         return BackendUnavailableError(
@@ -329,19 +336,24 @@ def _log_file() -> Iterator[str]:
 
 
 @contextmanager
-def _locked(fingerprint: str) -> Iterator[None]:
-    """Keep other processes from connecting to the same place at the same time."""
-    # A few files for all places: nobody can tell when one is not needed any more.
-    path = _directory() / f"lock-{fingerprint[:2]}"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _locked(name: str, kind: int, *, wait_s: float = PROMPT_TIMEOUT_S) -> Iterator[bool]:
+    """Hold a lock among the processes of this machine while entered; tell whether we got it."""
+    descriptor = os.open(_directory() / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        deadline = time.monotonic() + PROMPT_TIMEOUT_S
-        # Better two connections than none, should somebody hold it for ever.
-        while not try_lock(descriptor) and time.monotonic() < deadline:
+        deadline = time.monotonic() + wait_s
+        while not (got := _try_lock(descriptor, kind)) and time.monotonic() < deadline:
             time.sleep(PAUSE_S[0])
-        yield
+        yield got
     finally:
         os.close(descriptor)
+
+
+def _try_lock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _can_ask() -> bool:

@@ -71,9 +71,11 @@ class Route:
         return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:20]
 
     @property
-    def shares_users_socket(self) -> bool:
-        """Whether the user's config already says where a connection to share is."""
-        return self.config.get("controlpath", "none") != "none"
+    def users_socket(self) -> str | None:
+        """Where the user's config says that a connection to share is; None if it does not."""
+        path = self.config.get("controlpath", "none")
+        # Old releases do not say what the signs in it stand for.
+        return None if path == "none" or "%" in path else path
 
     def master(self, socket: str, log: str, *, interactive: bool) -> list[str]:
         """Return the command that connects and stays; it returns once it is let in."""
@@ -119,9 +121,7 @@ class Route:
         return render(argv[: argv.index("--")])
 
     def _argv(self, flags: Sequence[str], options: Mapping[str, str], socket: str) -> list[str]:
-        argv = [self.program, *flags]
-        if not self.shares_users_socket:
-            argv += ["-S", socket]
+        argv = [self.program, *flags, "-S", socket]
         for name, value in options.items():
             argv += ["-o", f"{name}={value}"]
         return [*argv, *self.destination.argv()]
@@ -197,7 +197,6 @@ class Outcome(enum.Enum):
 
 
 _ALIVE = re.compile(r"mux_client_request_alive: done pid = (\d+)")
-_CHECK = re.compile(r"pid=(\d+)")
 
 
 def outcome(log: str) -> Outcome:
@@ -214,12 +213,6 @@ def outcome(log: str) -> Outcome:
 def used_master(log: str) -> int | None:
     """Return the process id of the connection that a command was handed to."""
     match = _ALIVE.search(log)
-    return int(match[1]) if match else None
-
-
-def checked_master(said: str) -> int | None:
-    """Return the process id in the answer to ``ssh -O check``, None if nobody is there."""
-    match = _CHECK.search(said)
     return int(match[1]) if match else None
 
 

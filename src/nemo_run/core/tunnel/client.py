@@ -161,7 +161,7 @@ class Tunnel(ABC, ConfigurableMixin):
 
     @abstractmethod
     def cleanup(self) -> None:
-        """Let go of the connection; commands under way go on, and the next one connects again."""
+        """Close the connection, unless others use it; the next command connects again."""
 
     def setup(self) -> None:
         """Prepare for jobs."""
@@ -335,7 +335,7 @@ class SSHTunnel(Tunnel):
         return self._connection.route.remote_shell(self._connection.socket)
 
     def cleanup(self) -> None:
-        """Let go of the shared connection, unless it is one of the user's own."""
+        """Close the shared connection, unless somebody uses it or it is one of the user's own."""
         self._connection.close()
 
     @property
