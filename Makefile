@@ -39,8 +39,14 @@ static: setup
 unit: setup
 	$(PYTEST) -q -n 2 --dist worksteal -m "not slow" tests
 
-test: check ## Everything: `make check`, then the slow suites against real engines
+test: check .venv-torch/.installed ## Everything: `make check`, then the slow suites against real engines
 	$(PYTEST) -q -m slow tests
+
+# Tests of distributed training need a torch; it is large, so nothing else has it.
+.venv-torch/.installed: scripts/make-venv.sh
+	$(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet torch==2.13.0 numpy
+	touch $@
 
 chaos: setup ## Kill everything involved at 200 random moments; nothing may be lost
 	NEMO_RUN_CHAOS_KILLS=200 $(PYTEST) -q --timeout 3600 -k chaos tests
@@ -56,4 +62,4 @@ format: setup ## Rewrite the sources the way `make check` wants them
 	$(BIN)/ruff check --fix .
 
 clean: ## Remove what was built
-	rm -rf $(VENV) .venv-demo .bench build dist docs/_build docs/apidocs .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-demo .venv-torch .bench build dist docs/_build docs/apidocs .mypy_cache .ruff_cache .pytest_cache

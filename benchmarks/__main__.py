@@ -31,6 +31,7 @@ NAMES = (
     "history",
     "packing",
     "command_line",
+    "slurm",
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -59,15 +60,23 @@ class Bench:
         return Path(tempfile.mkdtemp(dir=self.scratch))
 
     def call(
-        self, candidate: Candidate, argv: Sequence[str], home: Path | None = None
+        self,
+        candidate: Candidate,
+        argv: Sequence[str],
+        home: Path | None = None,
+        programs: Path | None = None,
     ) -> tuple[float, str]:
         """Run a command in a candidate's environment; return its seconds and what it printed.
+
+        What is in the directory ``programs`` is found before all else.
 
         Raises:
             CommandError: it failed.
         """
         home = home or self.home(candidate)
         env = candidate.environment(home)
+        if programs is not None:
+            env["PATH"] = f"{programs}{os.pathsep}{env['PATH']}"
         with tempfile.TemporaryFile("w+", dir=self.scratch) as output:
             begin = time.perf_counter()
             done = subprocess.run(
@@ -88,7 +97,12 @@ class Bench:
         return took_s, text
 
     def ask(
-        self, candidate: Candidate, worker: str, *arguments: object, home: Path | None = None
+        self,
+        candidate: Candidate,
+        worker: str,
+        *arguments: object,
+        home: Path | None = None,
+        programs: Path | None = None,
     ) -> dict[str, Any]:
         """Run a module of `benchmarks.workers` with a candidate and return what it reports.
 
@@ -99,7 +113,7 @@ class Bench:
         answer = work / "answer.json"
         module = f"benchmarks.workers.{worker}"
         argv = [candidate.python, "-m", module, str(answer), *map(str, arguments)]
-        self.call(candidate, argv, home)
+        self.call(candidate, argv, home, programs)
         values: dict[str, Any] = json.loads(answer.read_text())
         shutil.rmtree(work)
         return values

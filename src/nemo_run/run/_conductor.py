@@ -25,6 +25,7 @@ from torchx.specs import AppState, is_terminal, make_app_handle
 from nemo_run._home import get_nemorun_home
 from nemo_run._parallel import in_parallel
 from nemo_run._records import new_tag
+from nemo_run.core.execution.base import Executor
 from nemo_run.exceptions import (
     BackendError,
     BackendUnavailableError,
@@ -73,6 +74,8 @@ class Conductor:
         self.on_change = on_change
         self.writes = False
         self._positions = {job.id: index for index, job in enumerate(jobs)}
+        # Executors whose backend holds a job back until those it depends on have ended.
+        self._held_back: dict[int, list[Executor]] = {}
         self._launched_at = time.monotonic()
         self._poll_took_s = 0.0
         self.launch_errors: list[NemoRunError] = []
@@ -124,7 +127,8 @@ class Conductor:
 
     def round(self) -> None:
         """Look once at everything, and do what can be done now."""
-        self._start_ready()
+        while self._start_ready():
+            pass  # what was started may be what a backend waits for with the next
         self.poll()
         self._share_fate()
 
@@ -158,7 +162,8 @@ class Conductor:
                 _end(member, AppState.CANCELLED, "cancelled before it was started")
         self.write_down(index)
 
-    def _start_ready(self) -> None:
+    def _start_ready(self) -> bool:
+        """Start what may be; tell whether there was something."""
         ready = []
         for index, job in enumerate(self._jobs):
             state = self.states[index]
@@ -169,7 +174,7 @@ class Conductor:
                 continue
             needed = {name: self._outcome_of(name) for name in job.dependencies}
             verdict = _order.verdict(needed, job.run_if)
-            if verdict == "start":
+            if verdict == "start" or (verdict == "wait" and self._can_wait_there(index)):
                 ready.append(index)
             elif verdict == "skip":
                 for member in state.members:
@@ -179,6 +184,22 @@ class Conductor:
             with self._launching([self._jobs[index] for index in ready]):
                 in_parallel(self._launch_job, ready, workers=self._workers)
             self._launched_at = time.monotonic()
+        return any(member.handle for index in ready for member in self.states[index].members)
+
+    def _can_wait_there(self, index: int) -> bool:
+        """Tell whether a job can be submitted now, and its backend lets others end first."""
+        job = self._jobs[index]
+        before: list[tuple[Executor, str]] = []
+        for name in job.dependencies:
+            position = self._positions[name]
+            members = self.states[position].members
+            if not all(member.handle for member in members):
+                return False
+            executor = self._jobs[position].executor
+            before += [(executor, member.handle) for member in members if not member.ended]
+        held = [executor.held_back(before, job.run_if) for executor in job.executors_in_order]
+        self._held_back[index] = [executor for executor in held if executor is not None]
+        return len(self._held_back[index]) == len(held)
 
     def _launching(self, jobs: Sequence[Job | JobGroup]) -> ExitStack:
         """Tell the backends that get several jobs at once."""
@@ -203,7 +224,8 @@ class Conductor:
         if plan is None:
             raise NemoRunError(f"Job {job.id!r} was never prepared, so it cannot be launched.")
         cwd, apps = plan
-        for app, executor, member in zip(apps, job.executors_in_order, state.members, strict=True):
+        executors = self._held_back.pop(index, None) or job.executors_in_order
+        for app, executor, member in zip(apps, executors, state.members, strict=True):
             if member.handle or member.ended:
                 continue
             recovering = bool(member.tag)

@@ -183,6 +183,17 @@ class TestOrder:
         assert end.state is AppState.CANCELLED
         assert jobs.lines(second) == []
 
+    def test_jobs_of_an_experiment_wait_in_the_queue_for_each_other(self, jobs: Jobs) -> None:
+        executor = jobs.executor()
+        with run.Experiment("queue", executor=executor, clean_mode=True, check=True) as exp:
+            a = exp.add(script("sleep 5"), name="a")
+            b = exp.add(script("echo b"), name="b", dependencies=[a])
+            exp.add(script("echo c"), name="c", dependencies=[a, b])
+            exp.run(detach=True)
+            assert len(jobs.submitted()) == 3
+        app_id = exp.jobs[2].handle.rpartition("/")[2]
+        assert jobs.wait(app_id, timeout_s=90).state is AppState.SUCCEEDED
+
     def test_jobs_of_an_experiment_run_in_order(self, jobs: Jobs) -> None:
         mark = shlex.quote(str(jobs.scratch / "order"))
         with run.Experiment("order", executor=jobs.executor(), clean_mode=True, check=True) as exp:

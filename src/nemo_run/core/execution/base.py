@@ -237,6 +237,13 @@ class Executor(ConfigurableMixin):
             paths.append(str(path))
         return paths
 
+    def held_back(self, before: Sequence[tuple[Executor, str]], run_if: str) -> Executor | None:
+        """Return a copy that lets jobs, with their handles, end first; None if we have to wait.
+
+        See the capability ``dependencies``.
+        """
+        return None
+
     @property
     def remote_dir(self) -> str:
         """Where the job lives at its backend; empty where that is no path of its own."""

@@ -347,6 +347,24 @@ class SlurmExecutor(Executor):
     def supports_launcher_transform(self) -> bool:
         return isinstance(self.get_launcher(), SlurmTemplate)
 
+    def held_back(self, before: Sequence[tuple[Executor, str]], run_if: str) -> Self | None:
+        kind = {"succeeded": "afterok", "ended": "afterany"}.get(run_if)
+        elsewhere = any(
+            not isinstance(executor, SlurmExecutor) or executor._cluster != self._cluster
+            for executor, _ in before
+        )
+        # Slurm's own words for several conditions cannot say what the user's may mean.
+        if kind is None or elsewhere or self.dependencies:
+            return None
+        held = copy.deepcopy(self)
+        held.dependencies = [handle for _, handle in before]
+        held.dependency_type = kind
+        return held
+
+    @property
+    def _cluster(self) -> tuple[str, int | None]:
+        return self.tunnel.key, getattr(self.tunnel, "port", None)
+
     def parse_deps(self) -> list[str]:
         """Return the numbers of the jobs that Slurm lets end first."""
         return [handle.rpartition("/")[2].partition("@")[0] for handle in self.dependencies]
