@@ -187,7 +187,7 @@ class TestFollowing:
         tunnel.write(str(there), "x\n")
 
         def tails() -> list[str]:
-            search = ["pgrep", "-f", f"^tail .* -F -- {there}"]
+            search = ["pgrep", "-f", f"^tail .* -f -- {there}"]
             return subprocess.run(search, capture_output=True, text=True).stdout.split()
 
         def append_while_followed() -> None:

@@ -88,6 +88,11 @@ def test_input_reaches_the_command_byte_by_byte(tunnel: Tunnel) -> None:
     assert hashlib.sha256(data).hexdigest() in tunnel.run("sha256sum", input=data).stdout
 
 
+@pytest.mark.parametrize("hide", [True, False])
+def test_a_command_need_not_read_its_input(tunnel: Tunnel, hide: bool) -> None:
+    assert tunnel.run("exit 3", input=b"x" * 3_000_000, hide=hide, warn=True).exited == 3
+
+
 def test_without_input_a_command_does_not_wait_for_any(tunnel: Tunnel) -> None:
     assert tunnel.run("cat", timeout=30).stdout == ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import threading
@@ -95,8 +96,9 @@ def collect(process: subprocess.Popen[bytes], options: RunOptions) -> tuple[str,
         threads.append(threading.Thread(target=_copy, args=args, daemon=True))
         threads[-1].start()
     if process.stdin is not None:
-        process.stdin.write(options.input or b"")
-        process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it need not read all of it
+            process.stdin.write(options.input or b"")
+            process.stdin.close()
     process.wait(timeout=options.timeout)
     for thread in threads:
         thread.join()

@@ -13,7 +13,6 @@ import logging
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,9 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TypeVar
 
-from nemo_run._files import make_private_directory
-from nemo_run._supervisor.disk import machine_directory
-from nemo_run.core.tunnel import _mux, _ssh
+from nemo_run.core.tunnel import _machine, _mux, _ssh
 from nemo_run.core.tunnel._ssh import Destination, Outcome, Route
 from nemo_run.exceptions import (
     BackendError,
@@ -62,7 +59,7 @@ class Connection:
 
     def __init__(self, route: Route) -> None:
         self.route = route
-        self.socket = route.users_socket or str(_directory() / route.fingerprint)
+        self.socket = route.users_socket or str(_machine.directory() / route.fingerprint)
         self.streams = threading.BoundedSemaphore(STREAMS_AT_A_TIME)
         self._commands = threading.BoundedSemaphore(COMMANDS_AT_A_TIME)
         self._connecting = threading.Lock()
@@ -122,8 +119,8 @@ class Connection:
             ConnectionLostError: it was handed over, and the connection broke.
         """
         with (
-            _locked(self._in_use, fcntl.LOCK_SH),
-            _log_file() as said,
+            _machine.locked(self._in_use, fcntl.LOCK_SH),
+            _machine.log_file() as said,
             self._started(text, said, stdin, stderr) as process,
         ):
             try:
@@ -137,7 +134,7 @@ class Connection:
 
     def talk(self, text: str) -> int:
         """Have a shell there run ``text`` on our own terminal; return its exit code."""
-        with _log_file() as said:
+        with _machine.log_file() as said:
             code = subprocess.run(
                 self.route.command(text, self.socket, said, terminal=True), check=False
             ).returncode
@@ -171,7 +168,7 @@ class Connection:
         with self._connecting:
             if self._failure is not None and self._failure[0] >= arrived:
                 raise _again(self._failure[1])
-            with _locked(self._in_making, fcntl.LOCK_EX):
+            with _machine.locked(self._in_making, fcntl.LOCK_EX):
                 if self.master_pid() is not None:
                     return
                 try:
@@ -184,7 +181,7 @@ class Connection:
     def close(self) -> None:
         """Close the connection, unless it is the user's own or something is under way on it."""
         if self.route.users_socket is None:
-            with _locked(self._in_use, fcntl.LOCK_EX, wait_s=0) as alone:
+            with _machine.locked(self._in_use, fcntl.LOCK_EX, wait_s=0) as alone:
                 if alone:
                     self._control("exit")
 
@@ -243,7 +240,7 @@ class Connection:
             pause_s *= 2
 
     def _run_master(self, *, interactive: bool) -> tuple[int, str]:
-        with _log_file() as said:
+        with _machine.log_file() as said:
             try:
                 done = subprocess.run(
                     self.route.master(self.socket, said, interactive=interactive),
@@ -318,42 +315,6 @@ def _forget_after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_after_fork)
-
-
-def _directory() -> Path:
-    """Return where sockets are: on this machine, for this user only, and with a short name."""
-    return make_private_directory(Path(os.fsdecode(machine_directory())) / "ssh")
-
-
-@contextmanager
-def _log_file() -> Iterator[str]:
-    descriptor, name = tempfile.mkstemp(prefix="log-", dir=_directory())
-    os.close(descriptor)
-    try:
-        yield name
-    finally:
-        Path(name).unlink(missing_ok=True)
-
-
-@contextmanager
-def _locked(name: str, kind: int, *, wait_s: float = PROMPT_TIMEOUT_S) -> Iterator[bool]:
-    """Hold a lock among the processes of this machine while entered; tell whether we got it."""
-    descriptor = os.open(_directory() / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        deadline = time.monotonic() + wait_s
-        while not (got := _try_lock(descriptor, kind)) and time.monotonic() < deadline:
-            time.sleep(PAUSE_S[0])
-        yield got
-    finally:
-        os.close(descriptor)
-
-
-def _try_lock(descriptor: int, kind: int) -> bool:
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _can_ask() -> bool:

@@ -27,7 +27,11 @@ PAUSE_S = (1.0, 30.0)
 
 # An old `tail` does not notice that nobody reads any more; its stdin, closed with the connection,
 # tells the shell, which ends it.
-_TAIL = f'{SAY_MARK}; tail -c +"$2" -F -- "$1" 2>/dev/null & cat >/dev/null; kill $!'
+# A file that is not there is not waited for by `tail`, which would begin at its first byte.
+_TAIL = (
+    f'[ -e "$1" ] || exit 1; {SAY_MARK}; '
+    'tail -c +"$2" -f -- "$1" 2>/dev/null & cat >/dev/null; kill $!'
+)
 
 
 def follow(
