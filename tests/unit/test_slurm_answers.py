@@ -9,6 +9,7 @@ import pytest
 from torchx.specs import AppState, is_terminal
 
 from nemo_run._clients._slurm_answers import (
+    ENDED,
     Exit,
     Row,
     by_job,
@@ -108,6 +109,9 @@ class TestStates:
             "LAUNCH_FAILED RECONFIG_FAIL POWER_UP_NODE UPDATE_DB EXPEDITING"
         )
         assert set(words.split()) == set(SLURM_STATES)
+
+    def test_the_words_for_an_end_are_those_that_mean_one(self) -> None:
+        assert {word for word, state in SLURM_STATES.items() if is_terminal(state)} == ENDED
 
     def test_every_bad_end_but_the_tasks_own_is_explained(self) -> None:
         bad = {word for word, state in SLURM_STATES.items() if state is AppState.FAILED}

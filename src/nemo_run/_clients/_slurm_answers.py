@@ -12,6 +12,24 @@ SQUEUE_FIELDS = (
 )
 SACCT_FIELDS = "JobID,State,ExitCode,Start,End,NodeList,Reason"
 
+ENDED = frozenset(
+    {
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "LAUNCH_FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "RECONFIG_FAIL",
+        "REVOKED",
+        "TIMEOUT",
+    }
+)
+"""The words for a job that is over."""
+
 _ELEMENT = re.compile(r"^(\d+)(?:_(\d+|\[.*\])|\+(\d+))?$")
 
 

@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 from nemo_run import _shell
 from nemo_run._clients import _slurm_remote as remote
 from nemo_run._clients._slurm_answers import (
+    ENDED,
     Exit,
     Row,
     by_job,
@@ -107,6 +108,11 @@ class Report:
     exits: Sequence[Exit] = ()
     cancelled: bool = False
 
+    @property
+    def tells_end(self) -> bool:
+        """Whether there is proof that the job is over."""
+        return bool(self.exits) or all(row.state in ENDED for row in self.rows)
+
 
 @dataclass(frozen=True, kw_only=True)
 class LogPart:
@@ -126,6 +132,7 @@ class Slurm:
         self._submitting = Together(self._submit_all)
         self._asking = Together(self._ask_all)
         self._reading = Together(self._read_all)
+        self._forgetting = Together(self._forget_all)
         self._lock = threading.Lock()
         # Jobs that somebody waits for, and what came along when another was asked about.
         self._watched: dict[str, str] = {}
@@ -200,11 +207,7 @@ class Slurm:
 
     def forget_environment(self, state_dir: str) -> None:
         """Remove the variables of a job that does not come back."""
-        self._run(remote.forget_environment([state_dir]))
-
-    def run(self, command: str) -> Answer:
-        """Run a command of the shell; its exit code is for the caller to judge."""
-        return self._run(command)
+        self._forgetting.ask(state_dir)
 
     def _run(self, command: str, stdin: bytes = b"") -> Answer:
         return self._shell(command, stdin, TIMEOUT_S)
@@ -266,7 +269,9 @@ class Slurm:
         down = answer.code != 0 and "Invalid job id" not in answer.err
         missing = {job_id: wanted[job_id] for job_id in wanted if job_id not in found}
         for ids in _chunks(list(missing)):
-            reports |= self._history({job_id: missing[job_id] for job_id in ids})
+            told = self._history({job_id: missing[job_id] for job_id in ids})
+            # Accounting lags behind: of a job that is not over it may say what was true before.
+            reports |= {i: report for i, report in told.items() if report.tells_end or not down}
         now = time.monotonic()
         with self._lock:
             self._ahead |= {
@@ -274,7 +279,8 @@ class Slurm:
                 for job_id, report in reports.items()
                 if job_id not in batch and report.rows
             }
-            for job_id in missing.keys() - reports.keys() - set(batch):
+            # Whoever wants to know of them asks again.
+            for job_id in missing.keys() - reports.keys():
                 self._watched.pop(job_id, None)
         return [reports.get(job_id) or _no_answer(job_id, down, answer.err) for job_id in batch]
 
@@ -301,6 +307,11 @@ class Slurm:
             for job_id in ids
             if job_id in rows or job_id in exits
         }
+
+    def _forget_all(self, batch: Sequence[str]) -> list[bool | Exception]:
+        for some in _chunks(batch):
+            self._run(remote.forget_environment(some))
+        return [True] * len(batch)
 
     def _read_all(self, batch: Sequence[LogRequest]) -> list[list[LogPart] | Exception]:
         parts: list[list[LogPart] | Exception] = []

@@ -269,7 +269,9 @@ class TestSettings:
         for file in jobs.remote.rglob("env*"):
             file.unlink()
         jobs.engine.run("scontrol", "release", app_id)
-        assert (jobs.wait(app_id).state, jobs.wait(app_id).exit_code) == (AppState.FAILED, 78)
+        end = jobs.wait(app_id)
+        assert (end.state, end.exit_code) == (AppState.FAILED, 78)
+        assert "variables" in end.message
 
     def test_a_wrong_value_is_found_before_anything_is_submitted(self, jobs: Jobs) -> None:
         with pytest.raises(ConfigError, match="one line"):

@@ -56,6 +56,8 @@ nemo_run_may_go_on() {
 }
 
 nemo_run_keep() {
+    # Elements of an array share their variables.
+    [ -n "$nemo_run_element" ] || rm -f "$nemo_run_state"/env*
     printf '%s %s %s %s %s\n' "$1" "$nemo_run_restart" "$nemo_run_asked" \
         "$nemo_run_started" "$(date +%s)" >"$nemo_run_state/.exit$nemo_run_element" \
         && mv -f "$nemo_run_state/.exit$nemo_run_element" "$nemo_run_state/exit$nemo_run_element"
@@ -69,7 +71,7 @@ nemo_run_wait() {
 
 nemo_run_environment() {
     . "$nemo_run_state/$1" && return
-    echo "nemo_run: the variables of this job are gone from $nemo_run_state" >&2
+    echo "nemo_run: error: the variables of this job are gone from $nemo_run_state" >&2
     return 78
 }
 

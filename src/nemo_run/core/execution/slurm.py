@@ -540,7 +540,7 @@ class SlurmBatchRequest:
         return group[position] if len(group) == len(self.command_groups) else None
 
     def __repr__(self) -> str:
-        command = _shell.render([*self.launch_cmd, "SBATCH_SCRIPT"])
+        command = f"{_shell.render(self.launch_cmd)} $SBATCH_SCRIPT"
         shown = mask_environment({**self.extra_env, **_merged(self.task_env)})
         variables = "".join(f"#   {name}={value!r}\n" for name, value in shown.items())
         environment = f"# Variables of its tasks:\n{variables}" if variables else ""

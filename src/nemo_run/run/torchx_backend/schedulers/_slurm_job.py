@@ -31,7 +31,7 @@ _FAILED_TASK = re.compile(
 _FAILED_STEP = re.compile(
     r"^nemo_run: task (\d+) has ended with exit code (?!0$)\d+$", re.MULTILINE
 )
-_LATE = re.compile(r"^nemo_run: error: (the time limit .+)$", re.MULTILINE)
+_OURS = re.compile(r"^nemo_run: error: (.+)$", re.MULTILINE)
 # What srun or Slurm says of a job that could not even start.
 _OTHER_TROUBLE = re.compile(r"^(?:srun|slurmstepd|pyxis)\S*: .*error.*$", re.MULTILINE | re.I)
 _EXIT_CODE = re.compile(r"exit code (\d+)")
@@ -135,9 +135,9 @@ class SubmittedJob:
         return query
 
     def _cause(self, text: str) -> str:
-        late = _LATE.search(text)
-        if late is not None:
-            return late[1]
+        ours = _OURS.search(text)
+        if ours is not None:
+            return ours[1]
         task = _first_failure(text)
         if task is not None:
             if self._tasks == 1:
@@ -159,8 +159,10 @@ class SubmittedJob:
         ordered = sorted(parts, key=lambda part: natural(part.path))
         return "".join(part.data.decode("utf-8", "replace") for part in ordered)
 
-    def settle(self) -> None:
+    def settle(self, status: JobStatus) -> None:
         """Keep the logs of a job that has ended, and remove its variables from the cluster.
+
+        A script that came to its end has removed them itself, unless others needed them.
 
         Trouble is only logged: the job has ended all the same.
         """
@@ -168,7 +170,8 @@ class SubmittedJob:
             for role in self._logs:
                 for rank in range(self._tasks if self._rank_logs else 1):
                     self.logs(role, rank).keep()
-            self.client.forget_environment(self.state_dir)
+            if self._array or status.state is not AppState.SUCCEEDED:
+                self.client.forget_environment(self.state_dir)
         except (BackendError, OSError) as err:
             log.warning("%s: its logs stay on the cluster: %s", self.id, err)
 

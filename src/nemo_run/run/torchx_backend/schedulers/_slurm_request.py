@@ -12,9 +12,11 @@ from torchx.specs import AppDef, Role
 
 from nemo_run._clients.slurm import File, Submission
 from nemo_run._records import JobRef
+from nemo_run.config import USE_WITH_RAY_CLUSTER_KEY
 from nemo_run.core.execution._slurm_interactive import nsys_argv
 from nemo_run.core.execution.launcher import FaultTolerance
 from nemo_run.core.execution.slurm import SlurmBatchRequest, SlurmExecutor, in_place_of_rundir
+from nemo_run.exceptions import UnsupportedError
 from nemo_run.run.torchx_backend.schedulers.api import TAG
 
 # What the executor puts into a job's directory, and the job needs.
@@ -23,14 +25,22 @@ _SCRIPT = "sbatch.sh"
 
 
 def plan(app: AppDef, executor: SlurmExecutor) -> SlurmBatchRequest:
-    """Return the request for an application of one role for each task."""
+    """Return the request for an application of one role for each task.
+
+    Raises:
+        UnsupportedError: a task wants to run beside a Ray cluster.
+    """
+    if app.metadata.get(USE_WITH_RAY_CLUSTER_KEY):
+        raise UnsupportedError(
+            f"{USE_WITH_RAY_CLUSTER_KEY} is not there yet. Use launcher='slurm_ray' instead."
+        )
     common = _common([role.env for role in app.roles])
     own = [
         {name: value for name, value in role.env.items() if name not in common}
         for role in app.roles
     ]
     request = SlurmBatchRequest(
-        launch_cmd=["sbatch", "--requeue", "--parsable"],
+        launch_cmd=["sbatch", *_requeue(executor), "--parsable"],
         jobs=[role.name for role in app.roles],
         command_groups=[_argv(role) for role in app.roles],
         executor=executor,
@@ -41,6 +51,12 @@ def plan(app: AppDef, executor: SlurmExecutor) -> SlurmBatchRequest:
         tag=app.metadata[TAG],
     )
     return _without_rundir(request)
+
+
+def _requeue(executor: SlurmExecutor) -> list[str]:
+    # On the command line it would win over what the user put into the script.
+    options = executor.additional_parameters or {}
+    return [] if options.get("no_requeue") else ["--requeue"]
 
 
 def _argv(role: Role) -> list[str]:

@@ -145,7 +145,7 @@ class SlurmTunnelScheduler(
         if is_terminal(status.state):
             job.client.unwatch(job.id)
             status = job.with_cause(status)
-            job.settle()
+            job.settle(status)
         return status
 
     def _stop(self, ref: JobRef) -> None:
