@@ -83,7 +83,7 @@ class TestHoldingBack:
         assert executor().held_back(self.before(), "failed") is None
         there = self.before(tunnel=run.SSHTunnel(host="h", user="u", job_dir="/x"))
         assert executor().held_back(there, "succeeded") is None
-        assert executor().held_back([(run.LocalExecutor(), "x")], "succeeded") is None  # type: ignore[list-item]
+        assert executor().held_back([(run.LocalExecutor(), "x")], "succeeded") is None
         own = executor(dependencies=["slurm_tunnel://nemo_run/1"])
         assert own.held_back(self.before(), "succeeded") is None
 

@@ -271,16 +271,6 @@ class SlurmExecutor(Executor):
         super().package_configs(*cfgs)
         return [f"{RUNDIR}/configs/{name}" for name, _ in cfgs]
 
-    def package(self, packager: Packager, job_name: str) -> None:
-        """Collect the code that travels; it is sent when the job is submitted, once a cluster."""
-        from nemo_run.core.packaging._staging import stage
-
-        launcher = self.get_launcher()
-        if launcher.nsys_profile:
-            (Path(self.job_dir) / launcher.nsys_folder).mkdir(parents=True, exist_ok=True)
-        if self.linked_code is None:
-            stage(packager, self.job_dir, job_name)
-
     @property
     def linked_code(self) -> str | None:
         """The directory on the cluster that is the job's code, where none is sent."""
