@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from importlib import util as importlib_util
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from nemo_run.config import ConfigurableMixin, get_nemorun_home
 from nemo_run.core.execution.launcher import LAUNCHER_MAP, Launcher
@@ -40,6 +40,9 @@ class Capabilities:
         local_paths: jobs see the files of this machine under their own names.
         retries: the backend starts a failed job again by itself.
         time_limit: the backend ends a job after the time that the executor states.
+        rendezvous: how the nodes of a job find each other: by what a launcher is told, by
+            ``MASTER_ADDR``, ``MASTER_PORT`` and ``NODE_RANK`` in the job's environment, or by what
+            the platform tells a launcher itself.
         poll_s: pause between two looks at a job, at first and once it has been running for long.
     """
 
@@ -50,6 +53,7 @@ class Capabilities:
     local_paths: bool = False
     retries: bool = False
     time_limit: bool = False
+    rendezvous: Literal["arguments", "variables", "platform"] = "arguments"
     poll_s: tuple[float, float] = (2.0, 60.0)
 
 

@@ -221,10 +221,12 @@ def _application(
         "rdzv_backend": launcher.rdzv_backend,
         "rdzv_id": launcher.rdzv_id,
         "debug": executor.packager.debug,
+        "dgxc": executor.CAPABILITIES.rendezvous == "platform",
         "use_env": executor.CAPABILITIES.local_paths,
     }
     if isinstance(launcher, Torchrun):
-        return torchrun(*command.program_args, **shared)
+        by_variables = executor.CAPABILITIES.rendezvous == "variables"
+        return torchrun(*command.program_args, **shared, lepton=by_variables)
     return ft_launcher(
         *command.program_args,
         **shared,
