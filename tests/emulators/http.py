@@ -52,13 +52,17 @@ Handler = Callable[..., Any]
 
 
 class Routes:
-    """Which function answers what. ``{name}`` in a path becomes an argument of that name."""
+    """Which function answers what.
+
+    ``{name}`` in a path becomes an argument of that name; ``{name*}`` may have slashes in it.
+    """
 
     def __init__(self) -> None:
         self._table: list[tuple[str, re.Pattern[str], Handler]] = []
 
     def on(self, method: str, path: str) -> Callable[[Handler], Handler]:
-        pattern = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path))
+        text = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path)
+        pattern = re.compile(re.sub(r"\{(\w+)\*\}", r"(?P<\1>.*)", text))
 
         def add(handler: Handler) -> Handler:
             self._table.append((method, pattern, handler))

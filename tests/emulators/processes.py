@@ -45,12 +45,16 @@ class ContainerSpec:
 class Line:
     """One line of a log, with its newline unless the output ended without."""
 
-    time: float
+    time_ns: int
     data: bytes
+
+    @property
+    def time(self) -> float:
+        return self.time_ns / 1e9
 
 
 class Log:
-    """Lines with the time they came; can be read while it grows."""
+    """Lines with the time they came, no two with the same; can be read while it grows."""
 
     def __init__(self) -> None:
         self._lines: list[Line] = []
@@ -59,7 +63,8 @@ class Log:
 
     def append(self, data: bytes) -> None:
         with self._changed:
-            self._lines.append(Line(time.time(), data))
+            last = self._lines[-1].time_ns if self._lines else 0
+            self._lines.append(Line(max(time.time_ns(), last + 1), data))
             self._changed.notify_all()
 
     def end(self) -> None:
@@ -93,9 +98,13 @@ class Container:
     """A started program, its log and its end. Programs that cannot start end with 128."""
 
     def __init__(self, spec: ContainerSpec, directory: Path, log: Log | None = None) -> None:
-        """Start ``spec``; ``directory`` is ours for what has to be a file."""
+        """Start ``spec``; ``directory`` is ours for what has to be a file.
+
+        A ``log`` that is given, say that of an earlier attempt, goes on when the program ends.
+        """
         self.spec = spec
         self.log = log or Log()
+        self._ends_log = log is None
         self.started_at = time.time()
         self.ended_at: float | None = None
         self.exit_code: int | None = None
@@ -184,6 +193,8 @@ class Container:
         reader.join()
         self.exit_code = code if code >= 0 else 128 - code
         self.ended_at = time.time()
+        if self._ends_log:
+            self.log.end()
         self._ended.set()
 
     def _read(self) -> None:

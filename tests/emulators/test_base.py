@@ -87,17 +87,9 @@ class TestContainer:
 
     def test_lines_can_be_followed_while_they_come(self, tmp_path: Path) -> None:
         container = run(tmp_path, "echo one; sleep 0.3; printf two")
-        lines = list(_until_end(container))
+        lines = list(container.log.follow())
         assert [line.data for line in lines] == [b"one\n", b"two"]
         assert lines[1].time - lines[0].time >= 0.2
-
-
-def _until_end(container: Container) -> Iterator:
-    followed = container.log.follow()
-    yield next(followed)
-    container.wait(20)
-    container.log.end()
-    yield from followed
 
 
 ROUTES = Routes()
