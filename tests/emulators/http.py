@@ -25,6 +25,7 @@ class Request:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes
+    query_string: str = ""
 
     @property
     def json(self) -> Any:
@@ -33,7 +34,10 @@ class Request:
 
 @dataclass
 class Response:
-    """An answer: ``body`` is sent as JSON, bytes as they are, an iterator of bytes as chunks."""
+    """An answer: ``body`` is sent as JSON, bytes as they are, an iterator of bytes as chunks.
+
+    A function is given the connection, after the head was sent, to speak another protocol on it.
+    """
 
     body: Any = None
     status: int = 200
@@ -186,6 +190,7 @@ class _Connection(BaseHTTPRequestHandler):
             query={k: v[-1] for k, v in parse_qs(url.query, keep_blank_values=True).items()},
             headers={k.lower(): v for k, v in self.headers.items()},
             body=self.rfile.read(length),
+            query_string=url.query,
         )
         owner.seen.append(request)
         fault = owner.faults.take(request.method, request.path)
@@ -216,6 +221,11 @@ class _Connection(BaseHTTPRequestHandler):
 
     def _send(self, response: Response, cut_after: int | None = None) -> None:
         body = response.body
+        if callable(body):
+            self._head(response)
+            self.close_connection = True
+            body(self.connection)
+            return
         if isinstance(body, Iterator):
             self._stream(response, body, cut_after)
             return

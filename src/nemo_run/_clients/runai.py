@@ -1,0 +1,299 @@
+"""The calls we make to Run:ai's control plane."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from nemo_run._clients.http import Conflict, Http
+from nemo_run._clients.rfc3339 import seconds
+from nemo_run.exceptions import (
+    AuthenticationError,
+    BackendError,
+    BackendUnavailableError,
+    JobNotFoundError,
+)
+
+if TYPE_CHECKING:
+    from requests import Response
+
+log = logging.getLogger(__name__)
+
+BACKEND = "dgx_cloud"
+
+Kind = Literal["trainings", "distributed", "workspaces"]
+
+TOKEN_MARGIN_S = 30.0
+"""A token that has less left than this is not used any more."""
+SUBMIT_PATIENCE_S = 120.0
+_PAGE = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    id: str
+    name: str
+    cluster_id: str
+    namespace: str
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Project:
+        status = data.get("status") or {}
+        namespace = status.get("namespace") or data.get("requestedNamespace")
+        return cls(
+            id=str(data["id"]),
+            name=data["name"],
+            cluster_id=data["clusterId"],
+            # What Run:ai calls it unless told otherwise.
+            namespace=namespace or f"runai-{data['name']}",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A workload, by whichever of the calls that describe one.
+
+    Attributes:
+        phase: Run:ai's word, such as ``Running``; empty where it has none yet.
+    """
+
+    id: str
+    name: str
+    project_id: str
+    phase: str
+    message: str = ""
+    deleted: bool = False
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Workload:
+        return cls(
+            id=str(data.get("workloadId") or data["id"]),
+            name=data.get("name") or "",
+            project_id=str(data.get("projectId") or ""),
+            phase=data.get("actualPhase") or data.get("phase") or "",
+            message=data.get("phaseMessage") or "",
+            deleted=bool(data.get("deletedAt")),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pod:
+    """A pod of a workload; times are seconds since the epoch."""
+
+    name: str
+    created_at: float
+    started_at: float | None
+    completed_at: float | None
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Pod:
+        starts = [
+            seconds(container["startedAt"])
+            for container in data.get("containers") or ()
+            if container.get("startedAt")
+        ]
+        completed = data.get("completedAt")
+        return cls(
+            name=data["name"],
+            created_at=seconds(data["createdAt"]),
+            started_at=min(starts, default=None),
+            completed_at=seconds(completed) if completed else None,
+        )
+
+
+class RunAI:
+    """A control plane, seen by one application of it. One method for each call.
+
+    The token is kept in memory and renewed before it expires, or when it is refused.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        client_id: str,
+        secret: Callable[[], str],
+        *,
+        patience_s: float = 5.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """``base_url`` ends in ``/api/v1``; ``secret`` is asked whenever a token is needed."""
+        self._client_id = client_id
+        self._secret = secret
+        self._clock = clock
+        self._token: str | None = None
+        self._expires_at = 0.0
+        self._lock = threading.Lock()
+        self._open = Http(base_url, backend=BACKEND, patience_s=patience_s)
+        self._http = Http(base_url, backend=BACKEND, patience_s=patience_s, token=self.token)
+
+    def token(self, refused: str | None = None) -> str:
+        """Return a token that can be used now, another one than ``refused``.
+
+        Raises:
+            AuthenticationError: the client id or its secret is wrong.
+        """
+        with self._lock:
+            # While we waited another thread may have replaced the token that was refused.
+            usable = self._token is not None and self._token != refused
+            if not usable or self._clock() > self._expires_at - TOKEN_MARGIN_S:
+                self._token, self._expires_at = self._new_token()
+            assert self._token is not None
+            return self._token
+
+    def _new_token(self) -> tuple[str, float]:
+        body = {
+            "grantType": "client_credentials",
+            "clientId": self._client_id,
+            "clientSecret": self._secret(),
+        }
+        try:
+            answer = self._open.json("POST", "/token", body=body)
+        except BackendUnavailableError:
+            raise
+        except BackendError as err:
+            raise AuthenticationError(
+                f"Run:ai gave no token to client {self._client_id!r}: {err.detail}. "
+                "Check client_id and client_secret.",
+                backend=BACKEND,
+                operation="token",
+                detail=err.detail,
+            ) from err
+        token: str = answer["accessToken"]
+        return token, _expiry(token, answer.get("expiresIn"), self._clock())
+
+    def projects(self, name: str = "") -> list[Project]:
+        """Return the projects that we may see, those of that name where one is given."""
+        query = {"filterBy": f"name=={name}"} if name else None
+        answer = self._http.json("GET", "/org-unit/projects", query=query)
+        found = [Project.from_json(data) for data in answer["projects"]]
+        return [project for project in found if name in ("", project.name)]
+
+    def create(self, kind: Kind, body: Mapping[str, Any]) -> Workload:
+        """Ask for a workload, once.
+
+        Raises:
+            Conflict: there is one of that name in the project.
+            BackendUnavailableError: it may have been created all the same.
+        """
+        return Workload.from_json(
+            self._http.json("POST", f"/workloads/{kind}", body=body, once=True)
+        )
+
+    def create_named(
+        self, kind: Kind, body: Mapping[str, Any], *, patience_s: float = SUBMIT_PATIENCE_S
+    ) -> Workload:
+        """Ask for a workload whose name nothing else has, through outages, and have one of it.
+
+        A create whose answer was lost is not repeated blindly: names are unique in a project, so
+        it is looked up, and repeating it can only be refused.
+        """
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                return self.create(kind, body)
+            except (BackendUnavailableError, Conflict) as err:
+                left_s = deadline - time.monotonic()
+                found = self.find(body["name"], body["projectId"], patience_s=max(left_s, 1))
+                if found is not None:
+                    return found
+                if left_s < 0:
+                    raise
+                log.info("%s: %s; trying again", body["name"], err)
+                time.sleep(1.0)
+
+    def get(self, kind: Kind, workload_id: str) -> Workload:
+        """Return a workload.
+
+        Raises:
+            JobNotFoundError: there is none, or it was deleted.
+        """
+        return Workload.from_json(self._http.json("GET", f"/workloads/{kind}/{workload_id}"))
+
+    def find(
+        self, name: str, project_id: str, *, deleted: bool = False, patience_s: float | None = None
+    ) -> Workload | None:
+        """Return the workload of exactly that name in a project, or None."""
+        matches = (w for w in self.named(name, deleted=deleted, patience_s=patience_s))
+        return next((w for w in matches if (w.name, w.project_id) == (name, project_id)), None)
+
+    def named(
+        self, prefix: str, *, deleted: bool = False, patience_s: float | None = None
+    ) -> list[Workload]:
+        """Return the workloads whose names start with ``prefix``, of all projects."""
+        found: list[Workload] = []
+        while True:
+            query = {
+                "filterBy": f"name=^{prefix}",
+                "deleted": "true" if deleted else "false",
+                "offset": str(len(found)),
+                "limit": str(_PAGE),
+            }
+            answer = self._http.json("GET", "/workloads", query=query, patience_s=patience_s)
+            page = [Workload.from_json(data) for data in answer["workloads"]]
+            found += page
+            if len(page) < _PAGE:
+                return [w for w in found if w.name.startswith(prefix)]
+
+    def pods(self, workload_id: str) -> list[Pod]:
+        """Return the pods of a workload, the oldest first."""
+        answer = self._http.json("GET", f"/workloads/{workload_id}/pods")
+        return sorted(map(Pod.from_json, answer["pods"]), key=lambda pod: pod.created_at)
+
+    def events(self, workload_id: str) -> list[str]:
+        """Return what happened to a workload, in words, the latest last."""
+        answer = self._http.json("GET", f"/workloads/{workload_id}/events")
+        return [str(event.get("message") or "") for event in answer.get("events") or ()]
+
+    def suspend(self, kind: Kind, workload_id: str) -> None:
+        """Ask a workload to stop; its pods go, and it stays to be seen.
+
+        Raises:
+            JobNotFoundError: there is none.
+        """
+        path = f"/workloads/{kind}/{workload_id}/suspend"
+        try:
+            self._http.json("POST", path)
+        except JobNotFoundError:
+            raise
+        except BackendError as err:
+            # Control planes of the time of NeMo Run 0.12 knew it as a GET.
+            if not err.detail.startswith("405"):
+                raise
+            self._http.json("GET", path)
+
+    def resume(self, kind: Kind, workload_id: str) -> None:
+        """Start a suspended workload again."""
+        self._http.json("POST", f"/workloads/{kind}/{workload_id}/resume")
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Response:
+        """Post and return the answer as it is, whatever it says."""
+        return self._http.response("POST", path, body=body)
+
+    def remove(self, path: str) -> Response:
+        """Delete and return the answer as it is, whatever it says."""
+        return self._http.response("DELETE", path)
+
+    def delete(self, kind: Kind, workload_id: str) -> None:
+        """Remove a workload; removing what is gone is fine."""
+        try:
+            self._http.json("DELETE", f"/workloads/{kind}/{workload_id}")
+        except JobNotFoundError:
+            log.debug("%s is gone already", workload_id)
+
+
+def _expiry(token: str, expires_in_s: Any, now: float) -> float:
+    """Return when a token expires: by what came with it, by what is in it, or soon."""
+    if isinstance(expires_in_s, (int, float)) and expires_in_s > 0:
+        return now + expires_in_s
+    try:
+        payload = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return float(claims["exp"])
+    except (IndexError, ValueError, KeyError, TypeError):
+        return now + 5 * 60

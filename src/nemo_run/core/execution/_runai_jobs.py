@@ -1,0 +1,200 @@
+"""Submit, watch and stop jobs on Run:ai; what scheduler and executor have in common."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from nemo_run._clients.kube import Kube, PodState
+from nemo_run._clients.runai import BACKEND, Kind, Pod, RunAI, Workload
+from nemo_run.core.execution import _runai_payloads as payloads
+from nemo_run.core.execution._runai_site import Site, stored_secret
+from nemo_run.core.execution._runai_volume import Item, Volume
+from nemo_run.exceptions import (
+    BackendError,
+    BackendUnavailableError,
+    JobNotFoundError,
+    SubmitError,
+)
+
+if TYPE_CHECKING:
+    from nemo_run.core.execution.dgxcloud import DGXCloudExecutor
+
+log = logging.getLogger(__name__)
+
+STOP_S = 120.0
+"""How long a workload may take to stop; Kubernetes gives its pods half a minute."""
+_POLL_S = (0.1, 3.0)
+_STOPPED = frozenset({"Stopped", "Completed", "Failed"})
+
+
+def site_of(executor: DGXCloudExecutor) -> Site:
+    """Return where jobs of ``executor`` go; a literal secret is kept, so that others find it."""
+    return Site(
+        base_url=executor.base_url,
+        kube_url=executor.kube_apiserver_url,
+        client_id=executor.client_id,
+        secret=stored_secret(executor.base_url, executor.client_id, executor.client_secret),
+        project=executor.project_name,
+    )
+
+
+def volume_of(executor: DGXCloudExecutor, site: Site) -> Volume:
+    return site.volume(
+        mounted=executor.launched_from_cluster,
+        pvcs=executor.pvcs,
+        security=executor.custom_spec.get("security") or {},
+        home=executor.pvc_nemo_run_dir,
+    )
+
+
+def script_path(executor: DGXCloudExecutor, name: str) -> str:
+    """Return where the script of a workload is, on the volume: a path without blanks or quotes."""
+    return str(PurePosixPath(executor.pvc_nemo_run_dir) / ".dgx_cloud" / name / "launch_script.sh")
+
+
+def payload(executor: DGXCloudExecutor, site: Site, *, name: str, tag: str) -> dict[str, Any]:
+    """Return the body that creates a job whose script is on the volume."""
+    return payloads.job(
+        name=name,
+        project=site.as_project,
+        script=script_path(executor, name),
+        image=executor.container_image,
+        pvcs=executor.pvcs,
+        gpus=executor.gpus_per_node,
+        nodes=executor.nodes,
+        framework=executor.distributed_framework,
+        retries=executor.retries,
+        env=executor.env_vars,
+        tag=tag,
+        custom=executor.custom_spec,
+    )
+
+
+def submit(
+    executor: DGXCloudExecutor,
+    site: Site,
+    *,
+    name: str,
+    tag: str,
+    script: str,
+    wanted: Callable[[], None] = lambda: None,
+) -> Workload:
+    """Move the files of a job to the volume and create its workload, unless that is there.
+
+    ``wanted`` is called right before it is created, and raises if it is not any more.
+
+    Raises:
+        SubmitError: it was not created.
+        BackendUnavailableError: nobody knows whether it was.
+    """
+    client = site.client()
+    try:
+        found = client.find(name, site.project_id)
+        if found is not None:
+            return found
+        items = [
+            Item(path=executor.pvc_job_dir, source=Path(executor.job_dir)),
+            Item(path=script_path(executor, name), text=script),
+        ]
+        volume_of(executor, site).put(items)
+    except SubmitError:
+        raise
+    except BackendError as err:
+        raise _refused(name, err) from err
+    wanted()
+    try:
+        return client.create_named(executor._kind, payload(executor, site, name=name, tag=tag))
+    except BackendUnavailableError:
+        raise
+    except BackendError as err:
+        raise _refused(name, err) from err
+
+
+def _refused(name: str, err: BackendError) -> SubmitError:
+    return SubmitError(
+        f"Job {name} was not submitted to DGX Cloud: {err}",
+        backend=BACKEND,
+        operation="submit",
+        detail=err.detail,
+    )
+
+
+def stop(client: RunAI, kind: Kind, workload_id: str, *, stop_s: float = STOP_S) -> None:
+    """Suspend a workload and return when it has stopped, or is gone.
+
+    Raises:
+        BackendError: it goes on.
+    """
+    try:
+        if client.get(kind, workload_id).phase not in _STOPPED:
+            client.suspend(kind, workload_id)
+        wait_stopped(client, kind, workload_id, stop_s=stop_s)
+    except JobNotFoundError:
+        log.debug("%s is gone", workload_id)
+
+
+def wait_stopped(client: RunAI, kind: Kind, workload_id: str, *, stop_s: float = STOP_S) -> None:
+    """Return when a workload has stopped; see `stop`."""
+    deadline = time.monotonic() + stop_s
+    pause_s, most_s = _POLL_S
+    while (phase := client.get(kind, workload_id).phase) not in _STOPPED:
+        if time.monotonic() > deadline:
+            raise BackendError(
+                f"Run:ai was asked to stop workload {workload_id}, but it is {phase} after "
+                f"{stop_s:.0f} s. Ask again, or look at it in Run:ai.",
+                backend=BACKEND,
+                operation="cancel",
+                detail=phase,
+            )
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, most_s)
+
+
+def has_ended(client: RunAI, kind: Kind, workload_id: str) -> bool:
+    try:
+        return client.get(kind, workload_id).phase in _STOPPED
+    except JobNotFoundError:
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """What the pods of a workload tell about how it went."""
+
+    exit_code: int | None = None
+    reason: str = ""
+    restarts: int = 0
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+def ending(client: RunAI, kube: Kube, workload_id: str, *, replicas: int) -> Ending:
+    """Return what can be found out; nothing of it is worth failing for."""
+    try:
+        pods = client.pods(workload_id)
+    except BackendError as err:
+        log.info("%s: its pods are not known: %s", workload_id, err)
+        return Ending()
+    states = [_pod_state(kube, pod) for pod in pods]
+    last = [state for state in states[-replicas:] if state is not None]
+    bad = next((state for state in last if state.exit_code), last[0] if last else None)
+    return Ending(
+        exit_code=bad.exit_code if bad else None,
+        reason=bad.reason if bad else "",
+        restarts=max(0, len(pods) - replicas),
+        started_at=min((p.started_at for p in pods if p.started_at is not None), default=None),
+        ended_at=max((p.completed_at for p in pods if p.completed_at is not None), default=None),
+    )
+
+
+def _pod_state(kube: Kube, pod: Pod) -> PodState | None:
+    try:
+        return kube.pod(pod.name)
+    except BackendError as err:
+        log.info("%s: its exit code is not known: %s", pod.name, err)
+        return None

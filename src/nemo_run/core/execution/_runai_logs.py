@@ -1,0 +1,190 @@
+"""Logs of Run:ai workloads: of their pods while these are there, else of the files they wrote."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from nemo_run._clients.kube import Kube
+from nemo_run._clients.rfc3339 import nanoseconds
+from nemo_run._clients.runai import Pod, RunAI
+from nemo_run.core.execution._runai_volume import Volume
+from nemo_run.exceptions import (
+    BackendError,
+    BackendUnavailableError,
+    JobNotFoundError,
+    UnsupportedError,
+)
+
+log = logging.getLogger(__name__)
+
+_PAUSE_S = (0.1, 5.0)
+_NOT_STARTED = "400"  # what Kubernetes says of a container that is still being made
+_RANK = re.compile(r"-(master|launcher|worker)-(\d+)$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """The time that lines are wanted of."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def __bool__(self) -> bool:
+        return self.since is not None or self.until is not None
+
+    def holds(self, nanoseconds: int) -> bool:
+        moment = nanoseconds / 1e9
+        return not (
+            (self.since is not None and moment < self.since.timestamp())
+            or (self.until is not None and moment > self.until.timestamp())
+        )
+
+
+@dataclass(kw_only=True)
+class _Position:
+    """How far the log of a pod was read: the time of the last line, and how many had that time."""
+
+    stamp: str = ""
+    moment: int = 0
+    same: int = 0
+
+
+def of_replica(pods: Sequence[Pod], replica: int) -> list[Pod]:
+    """Return the pods that are one replica, in order: several where it was started again."""
+    ranked = {pod.name: _rank(pod.name) for pod in pods}
+    order = sorted({rank for rank in ranked.values() if rank is not None})
+    if not order:
+        return list(pods) if replica == 0 else []
+    wanted = order[replica] if replica < len(order) else None
+    return [pod for pod in pods if ranked[pod.name] == wanted]
+
+
+def _rank(name: str) -> tuple[bool, int] | None:
+    match = _RANK.search(name)
+    # A master comes before the workers, where there is one.
+    return None if match is None else (match[1] == "worker", int(match[2]))
+
+
+def read(
+    client: RunAI,
+    kube: Kube,
+    workload_id: str,
+    *,
+    replica: int,
+    follow: bool,
+    ended: Callable[[], bool],
+    window: Window,
+    otherwise: Callable[[], Iterator[bytes]],
+) -> Iterator[bytes]:
+    """Yield whole lines of one replica, in order.
+
+    Without ``follow`` it ends at the last line there is now, else once ``ended`` and all was read.
+    An outage is waited for; a stream that was cut goes on after the last line that came whole.
+    ``otherwise`` is asked where the pods are gone before anything was read.
+    """
+    positions: dict[str, _Position] = {}
+    pause_s, most_s = _PAUSE_S
+    while True:
+        over = True
+        pods: list[Pod] = []
+        try:
+            # Asked first: what is there after the end is all there will be.
+            over = not follow or ended()
+            pods = of_replica(client.pods(workload_id), replica)
+            for pod in pods:
+                at = positions.setdefault(pod.name, _Position())
+                for line in _pod_lines(kube, pod.name, at, follow and not over, window):
+                    pause_s = _PAUSE_S[0]
+                    yield line
+        except JobNotFoundError:
+            pods = []
+        except BackendUnavailableError as err:
+            if not follow:
+                raise
+            log.info("%s: the log is interrupted: %s", workload_id, err)
+            over = False
+        if over:
+            if not pods and not any(at.stamp for at in positions.values()):
+                yield from _from_files(otherwise, window)
+            return
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, most_s)
+
+
+def read_files(
+    volume: Volume, directory: str, pattern: str, *, follow: bool, ended: Callable[[], bool]
+) -> Iterator[bytes]:
+    """Yield whole lines of the files that a replica writes on the volume; see `read`."""
+
+    def blocks() -> Iterator[bytes]:
+        start = 0
+        pause_s, most_s = _PAUSE_S
+        while True:
+            over = not follow or ended()
+            for block in volume.read(directory, pattern, start):
+                start += len(block)
+                pause_s = _PAUSE_S[0]
+                yield block
+            if over:
+                return
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, most_s)
+
+    return whole_lines(blocks())
+
+
+def files_of(workload: str, replica: int, nodes: int) -> str:
+    """Return the pattern of the files that a replica writes on the volume."""
+    return f"log_{workload}-worker-{replica}.out" if nodes > 1 else f"log_{workload}*.out"
+
+
+def _from_files(otherwise: Callable[[], Iterator[bytes]], window: Window) -> Iterator[bytes]:
+    if window:
+        raise UnsupportedError(
+            "The pods of this job are gone, and the log that it left on the volume does not say "
+            "when its lines were written. Ask without since and until."
+        )
+    return whole_lines(otherwise())
+
+
+def _pod_lines(
+    kube: Kube, pod: str, at: _Position, follow: bool, window: Window
+) -> Iterator[bytes]:
+    last, passed = at.moment, 0
+    try:
+        # sinceTime is exact to the second, and lines of one moment may be on both sides of a cut.
+        for line in whole_lines(kube.log(pod, follow=follow, since=at.stamp)):
+            stamp, _, text = line.partition(b" ")
+            if follow and not text.endswith(b"\n"):
+                return  # the rest is still to come
+            moment = nanoseconds(stamp.decode("ascii", "replace"))
+            if moment == last:
+                passed += 1
+            if moment < last or (moment == last and passed <= at.same):
+                continue
+            at.same = at.same + 1 if moment == at.moment else 1
+            at.stamp, at.moment = stamp.decode("ascii"), moment
+            if window.holds(moment):
+                yield text
+    except BackendError as err:
+        if not err.detail.startswith(_NOT_STARTED):
+            raise
+
+
+def whole_lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Cut blocks into lines; only the very last may lack its newline."""
+    rest: list[bytes] = []
+    for block in blocks:
+        *lines, last = block.split(b"\n")
+        for line in lines:
+            yield b"".join([*rest, line, b"\n"])
+            rest = []
+        if last:
+            rest.append(last)
+    if rest:
+        yield b"".join(rest)

@@ -1,0 +1,90 @@
+"""The shell script that a Run:ai workload runs in each of its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nemo_run import _shell
+from nemo_run.core.execution.launcher import FaultTolerance
+
+RUNDIR = "/nemo_run"
+
+_HEAD = """\
+#!/bin/bash
+# Runs {name} on DGX Cloud. Holds its environment: not for others to read.
+"""
+
+# The host name of a pod ends in its number.
+_RANK = 'export GROUP_RANK="${HOSTNAME##*[!0-9]}"'
+
+# Only root can make the link. Nothing of ours needs it, but a task may name files by it.
+_PLACE = f"""\
+dir={{dir}}
+[ -e {RUNDIR} ] || ln -s "$dir" {RUNDIR} 2>/dev/null
+mkdir -p "$dir/logs"
+cd "$dir/code" 2>/dev/null || cd "$dir" || exit 1
+"""
+
+_RESUME = """\
+if [ -f "$FAULT_TOL_FINISHED_FLAG_FILE" ] && [ -f {results} ]; then exit 0; fi
+rm -f "$FAULT_TOL_FINISHED_FLAG_FILE" {results}
+"""
+
+# What the task prints goes to the log of the pod, which is gone with it, and to the volume. The
+# pod tells this shell alone to end, so the task has to be told. Whatever the task leaves running
+# may hold the pipe open: it is not waited for.
+_RUN = """\
+exec 4> >(exec tee -a -i -- "$dir/log_$HOSTNAME.out" "$dir/log-allranks_0.out")
+tee=$!
+{command} </dev/null >&4 2>&4 4>&- &
+child=$! told=
+trap 'told=1; kill -TERM "$child" 2>/dev/null' TERM INT
+wait "$child"; code=$?
+while [ "$told" ]; do
+  told=
+  wait "$child" 2>/dev/null; again=$?
+  [ "$again" = 127 ] || code=$again
+done
+exec 4>&-
+(sleep 5; kill "$tee") >/dev/null 2>&1 &
+wait "$tee"
+printf '%s\\n' "$code" > "$dir/exit_$HOSTNAME"
+exit "$code"
+"""
+
+
+def render(
+    argv: Sequence[str],
+    *,
+    name: str,
+    directory: str,
+    env: Mapping[str, str],
+    max_retries: int = 0,
+    fault_tolerance: FaultTolerance | None = None,
+) -> str:
+    """Return the script that runs ``argv`` in the job's ``directory`` on the volume.
+
+    1. The task gets its arguments and environment as they are given here.
+    2. The script ends with the task's exit code.
+    3. It tells the task when the pod is to end.
+
+    Raises:
+        ConfigError: no shell can pass that on.
+    """
+    variables = {"PYTHONUNBUFFERED": "1", "TORCHX_MAX_RETRIES": str(max_retries), **env}
+    exports = [_shell.export(key, value) for key, value in variables.items()]
+    place = _PLACE.format(dir=_shell.render([directory]))
+    parts = [_HEAD.format(name=name), *(f"{line}\n" for line in exports), f"{_RANK}\n", place]
+    if fault_tolerance is not None:
+        parts.append(_fault_tolerance(fault_tolerance))
+    parts.append(_RUN.format(command=_shell.render(argv)))
+    return "".join(parts)
+
+
+def _fault_tolerance(launcher: FaultTolerance) -> str:
+    variables = {
+        "FAULT_TOL_CFG_PATH": launcher.cfg_path,
+        "FAULT_TOL_FINISHED_FLAG_FILE": launcher.finished_flag_file,
+    }
+    exports = "".join(f"{_shell.export(key, value)}\n" for key, value in variables.items())
+    return exports + _RESUME.format(results=_shell.render([launcher.job_results_file]))

@@ -1,0 +1,138 @@
+"""How to reach a project of Run:ai, from any process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nemo_run._clients.kube import Kube
+from nemo_run._clients.runai import BACKEND, Project, RunAI
+from nemo_run._credentials import CredentialStore, is_reference, resolve
+from nemo_run.core.execution._runai_volume import MountedVolume, Volume, WorkspaceVolume
+from nemo_run.exceptions import ConfigError, SubmitError
+
+_clients: dict[tuple[str, str, str], RunAI] = {}
+_lock = threading.Lock()
+
+
+def connect(base_url: str, client_id: str, secret: str) -> RunAI:
+    """Return the client for an application of Run:ai, the same one each time.
+
+    ``secret`` is one, or a reference to one, or empty where it is kept in ``credentials.json``.
+    """
+
+    def ask() -> str:
+        found = resolve(secret) if secret else CredentialStore().find(base_url, client_id)
+        if not found:
+            raise ConfigError(
+                f"The secret of client {client_id!r} for {base_url} is not known here. Give "
+                "client_secret, best as a reference such as 'env:NAME'."
+            )
+        return found
+
+    with _lock:
+        key = (base_url, client_id, secret)
+        if key not in _clients:
+            _clients[key] = RunAI(base_url, client_id, ask)
+        return _clients[key]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """A project of a control plane, and how to get at it. Holds no secret.
+
+    Attributes:
+        secret: a reference, or empty where the secret is kept in ``credentials.json``.
+        project: its name; the other three are known once it was looked up.
+    """
+
+    base_url: str
+    kube_url: str
+    client_id: str
+    secret: str
+    project: str
+    project_id: str = ""
+    cluster_id: str = ""
+    namespace: str = ""
+
+    @classmethod
+    def from_where(cls, where: Mapping[str, str]) -> Site:
+        return cls(**{name: where.get(name, "") for name in cls.__dataclass_fields__})
+
+    def to_where(self) -> dict[str, str]:
+        return asdict(self)
+
+    def client(self) -> RunAI:
+        return connect(self.base_url, self.client_id, self.secret)
+
+    def kube(self) -> Kube:
+        return Kube(self.kube_url, self.namespace, backend=BACKEND, token=self.client().token)
+
+    def found(self) -> Site:
+        """Return this with the ids of the project.
+
+        Raises:
+            SubmitError: there is no such project.
+        """
+        project = find_project(self.client(), self.project)
+        return Site(
+            base_url=self.base_url,
+            kube_url=self.kube_url,
+            client_id=self.client_id,
+            secret=self.secret,
+            project=project.name,
+            project_id=project.id,
+            cluster_id=project.cluster_id,
+            namespace=project.namespace,
+        )
+
+    @property
+    def as_project(self) -> Project:
+        return Project(
+            id=self.project_id,
+            name=self.project,
+            cluster_id=self.cluster_id,
+            namespace=self.namespace,
+        )
+
+    def volume(
+        self,
+        *,
+        mounted: bool,
+        pvcs: Sequence[Mapping[str, Any]],
+        security: Mapping[str, Any],
+        home: str,
+    ) -> Volume:
+        """Return the way to the files of a job: directly where the volume is ``mounted`` here."""
+        if mounted:
+            return MountedVolume()
+        return WorkspaceVolume(
+            self.client(), self.kube(), self.as_project, pvcs=pvcs, security=security, home=home
+        )
+
+
+def stored_secret(base_url: str, client_id: str, secret: str) -> str:
+    """Return what of a secret may be stored elsewhere, after keeping a literal one."""
+    if not secret or is_reference(secret):
+        return secret
+    CredentialStore().put(base_url, client_id, secret)
+    return ""
+
+
+def find_project(client: RunAI, name: str) -> Project:
+    """Return the project of that name.
+
+    Raises:
+        SubmitError: there is none; says which there are.
+    """
+    found = client.projects(name)
+    if found:
+        return found[0]
+    known = ", ".join(sorted(project.name for project in client.projects())) or "none"
+    raise SubmitError(
+        f"Run:ai shows us no project {name!r}. Projects that this client may see: {known}.",
+        backend=BACKEND,
+        operation="submit",
+    )

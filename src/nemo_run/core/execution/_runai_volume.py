@@ -1,0 +1,286 @@
+"""Move files to and from a volume of a Run:ai project.
+
+From outside of the cluster they go through a small workspace that has the volume: one for all jobs
+that use the same volumes, which ends itself when it was not used for some minutes. Files are sent
+to a command in its pod, so no argument or object that others can read ever holds them, and their
+size is not limited. From a pod that has the volume, they are copied.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+from nemo_run._clients.http import Conflict
+from nemo_run._clients.kube import Kube
+from nemo_run._clients.runai import BACKEND, Project, RunAI, Workload
+from nemo_run.core.execution import _runai_payloads as payloads
+from nemo_run.exceptions import (
+    BackendError,
+    BackendUnavailableError,
+    JobNotFoundError,
+    SubmitError,
+)
+
+log = logging.getLogger(__name__)
+
+READY_S = 600.0
+"""How long a workspace may take to start, say while its image is fetched."""
+TRIES = 4
+_POLL_S = (0.1, 5.0)
+_BLOCK = 1 << 20
+_PROGRESS_S = 5.0
+_GONE = frozenset({"Completed", "Stopped", "Stopping", "Deleting", "Terminating"})
+_BROKEN = frozenset({"Failed", "Degraded"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """A file or directory of this machine, or a text, to be put at ``path`` on the volume."""
+
+    path: str
+    source: Path | None = None
+    text: str = ""
+    mode: int = 0o600
+
+
+class Volume(Protocol):
+    def put(self, items: Sequence[Item]) -> None:
+        """Write all items in one go; files that are there are replaced, not changed.
+
+        Texts are for their owner only.
+        """
+        ...
+
+    def read(self, directory: str, pattern: str, start: int = 0) -> Iterator[bytes]:
+        """Yield the content of the files that match, the oldest first, from a byte on."""
+        ...
+
+
+class MountedVolume:
+    """A volume that is a directory here."""
+
+    def put(self, items: Sequence[Item]) -> None:
+        for item in items:
+            target = Path(item.path)
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if item.source is None:
+                    target.unlink(missing_ok=True)
+                    target.touch(mode=item.mode)
+                    target.write_text(item.text)
+                elif item.source.resolve() != target.resolve():
+                    shutil.copytree(
+                        item.source,
+                        target,
+                        symlinks=True,
+                        ignore=_archives_of(item.source),
+                        copy_function=_replace,
+                        dirs_exist_ok=True,
+                    )
+            except OSError as err:
+                raise SubmitError(
+                    f"Could not write to {item.path}: {err.strerror or err}. With "
+                    "launched_from_cluster=True the volume must be mounted here, at the path that "
+                    "`pvcs` gives it.",
+                    backend=BACKEND,
+                    operation="stage",
+                ) from err
+
+    def read(self, directory: str, pattern: str, start: int = 0) -> Iterator[bytes]:
+        files = sorted(Path(directory).glob(pattern), key=lambda path: path.stat().st_mtime)
+        for path in files:
+            with path.open("rb") as file:
+                size = path.stat().st_size
+                file.seek(min(start, size))
+                start -= file.tell()
+                while block := file.read(_BLOCK):
+                    yield block
+
+
+def _replace(source: str, target: str) -> None:
+    # A job that runs may have the old file open.
+    Path(target).unlink(missing_ok=True)
+    shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _archives_of(job_dir: Path) -> Callable[[str, list[str]], list[str]]:
+    """Tell which files stay behind: the archives that code was extracted from."""
+
+    def left_out(directory: str, names: list[str]) -> list[str]:
+        return [n for n in names if Path(directory) == job_dir and n.endswith(".tar.gz")]
+
+    return left_out
+
+
+class WorkspaceVolume:
+    """A volume reached through a pod of a workspace."""
+
+    def __init__(
+        self,
+        client: RunAI,
+        kube: Kube,
+        project: Project,
+        *,
+        pvcs: Sequence[Mapping[str, Any]],
+        security: Mapping[str, Any],
+        home: str,
+        ready_s: float = READY_S,
+    ) -> None:
+        """``home`` is our directory on the volume, its path without blanks or quotes."""
+        self._client = client
+        self._kube = kube
+        self._project = project
+        self._pvcs = pvcs
+        self._security = security
+        self._ready_s = ready_s
+        self._prefix = payloads.mover_prefix(pvcs, security)
+        self._used = str(PurePosixPath(home) / ".dgx_cloud" / self._prefix)
+
+    def put(self, items: Sequence[Item]) -> None:
+        with tempfile.TemporaryFile() as archive:
+            _pack(items, archive)
+            size = archive.tell()
+
+            def attempt(pod: str) -> None:
+                archive.seek(0)
+                # The end of the input cannot be told, hence the count.
+                extract = 'touch "$2"; head -c "$1" | tar -xzof - -C /'
+                sent = _progress(iter(lambda: archive.read(_BLOCK), b""), size, self._project.name)
+                command = ["sh", "-c", extract, "sh", str(size), self._used]
+                for _ in self._kube.run(pod, command, stdin=sent):
+                    pass
+
+            self._with_pod(attempt)
+
+    def read(self, directory: str, pattern: str, start: int = 0) -> Iterator[bytes]:
+        def attempt(pod: str) -> list[bytes]:
+            show = (
+                'touch "$4"; cd "$1" 2>/dev/null || exit 0; '
+                'ls -tr $2 2>/dev/null | while read -r file; do cat "$file"; done | tail -c "+$3"'
+            )
+            command = ["sh", "-c", show, "sh", directory, pattern, str(start + 1), self._used]
+            return list(self._kube.run(pod, command))
+
+        yield from self._with_pod(attempt)
+
+    def _with_pod(self, act: Callable[[str], Any]) -> Any:
+        """Call ``act`` with the name of a pod, again with another where it was just ending."""
+        for left in reversed(range(TRIES)):
+            try:
+                return act(self._pod())
+            except (BackendUnavailableError, JobNotFoundError) as err:
+                if not left:
+                    raise
+                log.info("%s; trying again", err)
+                time.sleep(1.0)
+        raise AssertionError("unreachable")
+
+    def _pod(self) -> str:
+        workspace = self._workspace()
+        deadline = time.monotonic() + self._ready_s
+        pause_s, most_s = _POLL_S
+        while True:
+            if workspace.phase == "Running":
+                pods = self._client.pods(workspace.id)
+                if pods and self._kube.pod(pods[-1].name).phase == "Running":
+                    return pods[-1].name
+            elif workspace.phase in _GONE:
+                raise JobNotFoundError(f"Workspace {workspace.name} has just ended")
+            elif workspace.phase in _BROKEN or time.monotonic() > deadline:
+                self._give_up(workspace)
+            log.info("waiting for workspace %s, which is %s", workspace.name, workspace.phase)
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, most_s)
+            workspace = self._client.get("workspaces", workspace.id)
+
+    def _give_up(self, workspace: Workload) -> None:
+        said = "; ".join(self._client.events(workspace.id)[-3:]) or workspace.message
+        self._client.delete("workspaces", workspace.id)
+        raise SubmitError(
+            f"Workspace {workspace.name}, which moves files to the volume, is {workspace.phase} "
+            f"instead of Running. {said} Check that `pvcs` names claims that project "
+            f"{self._project.name!r} can mount, and that its nodes can pull "
+            f"{payloads.MOVER_IMAGE}.",
+            backend=BACKEND,
+            operation="stage",
+            detail=said,
+        )
+
+    def _workspace(self) -> Workload:
+        """Return a workspace that runs or will, made if there is none.
+
+        Who needs one at the same time asks for the same name, and one of them gets it.
+        """
+        known = [w for w in self._client.named(self._prefix) if w.project_id == self._project.id]
+        for workspace in known:
+            if workspace.phase not in _GONE | _BROKEN:
+                return workspace
+        this_minute = f"{self._prefix}-{int(time.time()) // 60 % 0x100000:x}"
+        before = sum(workspace.name.startswith(this_minute) for workspace in known)
+        name = f"{this_minute}-{before}"
+        body = payloads.mover(
+            name=name,
+            project=self._project,
+            pvcs=self._pvcs,
+            security=self._security,
+            used=self._used,
+        )
+        log.info("starting workspace %s to move files to the volume", name)
+        try:
+            return self._client.create_named("workspaces", body)
+        except (BackendUnavailableError, Conflict):
+            raise
+        except BackendError as err:
+            raise SubmitError(
+                f"Run:ai did not accept a workspace to move files with: {err.detail}",
+                backend=BACKEND,
+                operation="stage",
+                detail=err.detail,
+            ) from err
+
+
+def _pack(items: Sequence[Item], target: Any) -> None:
+    with tarfile.open(fileobj=target, mode="w:gz", compresslevel=6) as archive:
+        for item in items:
+            name = item.path.lstrip("/")
+            if item.source is not None:
+                _add_directory(archive, item.source, name)
+                continue
+            data = item.text.encode()
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode, entry.mtime = len(data), item.mode, int(time.time())
+            with tempfile.SpooledTemporaryFile() as file:
+                file.write(data)
+                file.seek(0)
+                archive.addfile(entry, file)
+
+
+def _add_directory(archive: tarfile.TarFile, directory: Path, name: str) -> None:
+    archive.add(directory, name, recursive=False)
+    left_out = _archives_of(directory)
+    children = sorted(child.name for child in directory.iterdir())
+    for child in children:
+        if child not in left_out(str(directory), children):
+            archive.add(directory / child, f"{name}/{child}")
+
+
+def _progress(blocks: Iterator[bytes], size: int, where: str) -> Iterator[bytes]:
+    """Pass blocks on, and say from time to time how far we are."""
+    began = said = time.monotonic()
+    sent = 0
+    for block in blocks:
+        yield block
+        sent += len(block)
+        now = time.monotonic()
+        if now - said > _PROGRESS_S:
+            said = now
+            rate = sent / (now - began) / 1e6
+            log.info("sent %.0f of %.0f MB to %s (%.1f MB/s)", sent / 1e6, size / 1e6, where, rate)

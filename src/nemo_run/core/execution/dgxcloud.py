@@ -1,0 +1,336 @@
+"""Run on DGX Cloud, through the REST API of Run:ai."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from nemo_run._credentials import CredentialStore, is_reference, mask_environment, secret
+from nemo_run.config import get_nemorun_home
+from nemo_run.core.execution import _runai_script
+from nemo_run.core.execution._runai_script import RUNDIR
+from nemo_run.core.execution.base import Capabilities, Executor
+from nemo_run.core.execution.launcher import FaultTolerance, Launcher
+from nemo_run.exceptions import BackendError, ConfigError, UnsupportedError
+
+if TYPE_CHECKING:
+    import requests
+
+    from nemo_run._clients.runai import Kind, RunAI
+    from nemo_run.config import Config
+
+logger = logging.getLogger(__name__)
+
+_PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./-]*")
+
+
+class DGXCloudState(Enum):
+    """Run:ai's phases of a workload."""
+
+    CREATING = "Creating"
+    INITIALIZING = "Initializing"
+    RESUMING = "Resuming"
+    PENDING = "Pending"
+    DELETING = "Deleting"
+    RUNNING = "Running"
+    UPDATING = "Updating"
+    STOPPED = "Stopped"
+    STOPPING = "Stopping"
+    DEGRADED = "Degraded"
+    FAILED = "Failed"
+    COMPLETED = "Completed"
+    TERMINATING = "Terminating"
+    UNKNOWN = "Unknown"
+
+    @classmethod
+    def of(cls, phase: str) -> DGXCloudState:
+        """Return the state of that name; UNKNOWN for a word we have never seen."""
+        try:
+            return cls(phase)
+        except ValueError:
+            if phase:
+                logger.warning("Run:ai has a phase %r that is not known here", phase)
+            return cls.UNKNOWN
+
+
+@dataclass(kw_only=True)
+class DGXCloudExecutor(Executor):
+    """Runs each task as a Run:ai training; with several nodes as a distributed workload.
+
+    Attributes:
+        base_url: root of the API, such as ``https://<host>/api/v1``.
+        kube_apiserver_url: of the cluster, which must accept Run:ai's tokens; logs, exit codes
+            and files go this way.
+        client_id: of an application (service account) of Run:ai.
+        client_secret: its secret, best as a reference: ``env:NAME`` or ``file:PATH``.
+        project_name: where workloads are created; never guessed.
+        pvc_nemo_run_dir: the home directory as jobs see it; below the path of one of ``pvcs``.
+        launched_from_cluster: this process has the volume mounted at the same path.
+        nprocs_per_node: how many processes torchrun starts on a node without GPUs.
+        pvcs: volumes to mount, in Run:ai's words, such as ``{"name": ..., "path": ...,
+            "existingPvc": True, "claimName": ...}``.
+        custom_spec: goes over the workload's ``spec``, key by key.
+        MAX_ARGS_CHARS: has no effect; files do not travel in arguments.
+    """
+
+    SCHEDULER: ClassVar[str] = "dgx_cloud"
+    CAPABILITIES: ClassVar[Capabilities] = Capabilities(
+        detach=True, groups=True, retries=True, rendezvous="platform"
+    )
+
+    base_url: str
+    kube_apiserver_url: str
+    client_id: str
+    client_secret: str = secret()
+    project_name: str
+    container_image: str
+    pvc_nemo_run_dir: str
+    launched_from_cluster: bool = False
+    nodes: int = 1
+    gpus_per_node: int = 0
+    nprocs_per_node: int = 1
+    pvc_job_dir: str = field(init=False, default="")
+    pvcs: list[dict[str, Any]] = field(default_factory=list)
+    distributed_framework: str = "PyTorch"
+    custom_spec: dict[str, Any] = field(default_factory=dict)
+    MAX_ARGS_CHARS: int = 9500
+
+    # What an executor is.
+
+    def assign(self, exp_id: str, exp_dir: str, task_id: str, task_dir: str) -> None:
+        """Tell this executor which job it belongs to.
+
+        Raises:
+            ConfigError: no volume of ``pvcs`` holds ``pvc_nemo_run_dir``.
+        """
+        self.experiment_id = exp_id
+        self.experiment_dir = exp_dir
+        self.job_dir = str(Path(exp_dir) / task_dir)
+        self.job_name = task_id
+        self._check_volume()
+        self.pvc_job_dir = str(PurePosixPath(self.pvc_nemo_run_dir) / self._below_home())
+
+    def _below_home(self) -> PurePosixPath:
+        job_dir = Path(self.job_dir).absolute()
+        try:
+            return PurePosixPath(job_dir.relative_to(Path(get_nemorun_home()).absolute()))
+        except ValueError:  # kept elsewhere
+            assert self.experiment_id is not None
+            return PurePosixPath("experiments", self.experiment_id, job_dir.name)
+
+    def _check_volume(self) -> None:
+        home = PurePosixPath(self.pvc_nemo_run_dir)
+        paths = [str(pvc.get("path", "")) for pvc in self.pvcs]
+        if not any(path and home.is_relative_to(path) for path in paths):
+            raise ConfigError(
+                f"pvc_nemo_run_dir={self.pvc_nemo_run_dir!r} is on none of the volumes in `pvcs`, "
+                f"which are mounted at {', '.join(filter(None, paths)) or 'no path'}. Give it a "
+                "path below one of them."
+            )
+
+    def check(self) -> None:
+        """Find what cannot work before anything is asked of Run:ai.
+
+        Raises:
+            ConfigError: a setting is missing or wrong.
+        """
+        for name in ("base_url", "kube_apiserver_url"):
+            if not getattr(self, name).startswith(("https://", "http://")):
+                raise ConfigError(
+                    f"{name}={getattr(self, name)!r} is not a URL. Write it like https://..."
+                )
+        for name in ("client_id", "project_name", "container_image"):
+            if not getattr(self, name):
+                raise ConfigError(f"{name} is empty; it is never guessed. Name it.")
+        if self.nodes < 1:
+            raise ConfigError(f"nodes={self.nodes} would run nothing. Ask for at least one.")
+        if not _PLAIN_PATH.fullmatch(self.pvc_nemo_run_dir):
+            raise ConfigError(
+                f"pvc_nemo_run_dir={self.pvc_nemo_run_dir!r} must be an absolute path of letters, "
+                "digits and '/', '.', '_', '-': Run:ai takes commands as one text."
+            )
+        if self.retries and self.nodes > 1:
+            raise UnsupportedError(
+                f"Run:ai does not start distributed workloads again as a whole, but retries="
+                f"{self.retries} was asked for with nodes={self.nodes}. Set it to 0, or use "
+                "FaultTolerance(max_restarts=...)."
+            )
+        self._check_volume()
+
+    def nnodes(self) -> int:
+        return self.nodes
+
+    def nproc_per_node(self) -> int:
+        return self.gpus_per_node or self.nprocs_per_node or 1
+
+    def get_launcher_prefix(self) -> list[str] | None:
+        super().get_launcher_prefix()
+        return self.get_launcher().get_nsys_prefix(profile_dir=RUNDIR)
+
+    def package_configs(self, *cfgs: tuple[str, str]) -> list[str]:
+        super().package_configs(*cfgs)
+        return [f"{RUNDIR}/configs/{name}" for name, _ in cfgs]
+
+    def to_config(self) -> Config[Any]:
+        """Return a config that can be stored: a literal secret is kept in ``credentials.json``."""
+        config = super().to_config()
+        if self.client_secret and not is_reference(self.client_secret):
+            CredentialStore().put(self.base_url, self.client_id, self.client_secret)
+            config.client_secret = ""
+        return config
+
+    # Calls that 0.12 has; jobs are submitted and watched by the scheduler.
+
+    @property
+    def _kind(self) -> Kind:
+        return "distributed" if self.nodes > 1 else "trainings"
+
+    def _default_headers(self, token: str | None = None) -> dict[str, str]:
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        return headers | ({"Authorization": f"Bearer {token}"} if token else {})
+
+    def _client(self) -> RunAI:
+        from nemo_run.core.execution._runai_site import connect
+
+        return connect(self.base_url, self.client_id, self.client_secret)
+
+    def get_auth_token(self) -> str | None:
+        """Return a token; None where there is none to be had, which is logged."""
+        try:
+            return self._client().token()
+        except BackendError as err:
+            logger.warning("no token: %s", err)
+            return None
+
+    def get_project_and_cluster_id(self, token: str) -> tuple[str | None, str | None]:
+        """Return the ids of the project and of its cluster; None for both where there is none."""
+        found = self._client().projects(self.project_name) if self.project_name else []
+        return (found[0].id, found[0].cluster_id) if found else (None, None)
+
+    def launch(self, name: str, cmd: list[str]) -> tuple[str, str]:
+        """Run a command, as the scheduler would; return the workload's id and phase.
+
+        Raises:
+            SubmitError: it was not created.
+        """
+        from nemo_run.core.execution import _runai_calls
+
+        return _runai_calls.launch(self, name, cmd)
+
+    def create_training_job(
+        self, token: str, project_id: str, cluster_id: str, name: str
+    ) -> requests.Response:
+        """Create a workload that runs ``launch_script.sh`` of the job directory on the volume.
+
+        Raises:
+            ConfigError: the token, an id or the number of nodes is not usable.
+        """
+        from nemo_run.core.execution import _runai_calls
+
+        if not (token and project_id and cluster_id):
+            raise ConfigError("A token and the ids of project and cluster are needed.")
+        return _runai_calls.create_training_job(self, project_id, cluster_id, name)
+
+    def status(self, job_id: str) -> DGXCloudState | None:
+        """Return the phase of a workload, None where it cannot be had."""
+        try:
+            return DGXCloudState.of(self._client().get(self._kind, job_id).phase)
+        except BackendError as err:
+            logger.warning("%s: %s", job_id, err)
+            return None
+
+    def cancel(self, job_id: str) -> None:
+        """Ask a workload to stop. The scheduler's cancel waits until it has."""
+        self._client().suspend(self._kind, job_id)
+
+    def delete_workload(self, token: str, workload_id: str) -> requests.Response:
+        """Remove a workspace and return the answer."""
+        return self._client().remove(f"/workloads/workspaces/{workload_id}")
+
+    def fetch_logs(
+        self, job_id: str, stream: bool, stderr: bool | None = None, stdout: bool | None = None
+    ) -> Iterable[str]:
+        """Yield the lines of a workload's first pod; ``stderr`` and ``stdout`` have no effect."""
+        from nemo_run.core.execution import _runai_calls
+
+        return _runai_calls.fetch_logs(self, job_id, stream)
+
+    def copy_directory_data_command(self, local_dir_path: str, dest_path: str) -> str:
+        """Return a shell command that makes a copy of a directory somewhere else.
+
+        Its size is that of the directory; to move files, use `move_data`.
+        """
+        from nemo_run.core.execution import _runai_calls
+
+        return _runai_calls.copy_directory_command(local_dir_path, dest_path)
+
+    def move_data(self, token: str, project_id: str, cluster_id: str, sleep: float = 10) -> None:
+        """Copy the job directory to the volume. ``sleep`` has no effect."""
+        from nemo_run.core.execution import _runai_calls
+
+        _runai_calls.move_data(self)
+
+    def deploy_script_to_pvc(
+        self,
+        script_content: str,
+        dest_path: str,
+        token: str | None = None,
+        project_id: str | None = None,
+        cluster_id: str | None = None,
+    ) -> None:
+        """Write a script to the volume, executable."""
+        from nemo_run.core.execution import _runai_calls
+
+        _runai_calls.deploy_script(self, script_content, dest_path)
+
+
+@dataclass(kw_only=True)
+class DGXCloudRequest:
+    """A command and what it needs, to be written as the script that a workload runs."""
+
+    launch_cmd: list[str]
+    jobs: list[str]
+    executor: DGXCloudExecutor
+    max_retries: int
+    extra_env: dict[str, str]
+    launcher: Launcher | None = None
+
+    def materialize(self) -> str:
+        """Return the script. It holds the environment, and so possibly secrets.
+
+        Raises:
+            ConfigError: no shell can pass on an argument or a variable.
+        """
+        return self._render({**self.executor.env_vars, **self.extra_env})
+
+    def _render(self, env: dict[str, str]) -> str:
+        return _runai_script.render(
+            self.launch_cmd,
+            name=" ".join(self.jobs),
+            directory=self.executor.pvc_job_dir,
+            env=env,
+            max_retries=self.max_retries,
+            fault_tolerance=self._fault_tolerance(),
+        )
+
+    def _fault_tolerance(self) -> FaultTolerance | None:
+        """Return the launcher with its files in the job's directory, where it has none."""
+        if not isinstance(self.launcher, FaultTolerance):
+            return None
+        start = f"{self.executor.pvc_job_dir}/{self.jobs[0]}"
+        return dataclasses.replace(
+            self.launcher,
+            cfg_path=self.launcher.cfg_path or f"{start}_ft_cfg.yml",
+            finished_flag_file=self.launcher.finished_flag_file or f"{start}_finished_flag",
+            job_results_file=self.launcher.job_results_file or f"{start}_job_results",
+        )
+
+    def __repr__(self) -> str:
+        env = mask_environment({**self.executor.env_vars, **self.extra_env})
+        return f"# Script of {' '.join(self.jobs)}, secrets masked\n{self._render(env)}"

@@ -1,0 +1,391 @@
+"""Jobs on DGX Cloud, as workloads of Run:ai."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torchx.schedulers.api import (
+    AppDryRunInfo,
+    DescribeAppResponse,
+    ListAppResponse,
+    Scheduler,
+    Stream,
+)
+from torchx.specs import AppDef, AppState, runopts
+
+from nemo_run._clients.runai import BACKEND, Kind, RunAI, Workload
+from nemo_run._files import make_private_directory, read_whole, write_whole
+from nemo_run._home import get_nemorun_home
+from nemo_run._records import JobRecord, JobRef
+from nemo_run.core.execution import _runai_jobs as jobs
+from nemo_run.core.execution import _runai_logs as logs
+from nemo_run.core.execution._runai_payloads import workload_name
+from nemo_run.core.execution._runai_script import RUNDIR
+from nemo_run.core.execution._runai_site import Site
+from nemo_run.core.execution.base import Executor
+from nemo_run.core.execution.dgxcloud import DGXCloudExecutor, DGXCloudRequest, DGXCloudState
+from nemo_run.exceptions import JobNotFoundError, SubmitError, UnsupportedError
+from nemo_run.run._names import slug
+from nemo_run.run.torchx_backend.schedulers.api import (
+    TAG,
+    JobStatus,
+    LogQuery,
+    SchedulerMixin,
+)
+
+log = logging.getLogger(__name__)
+
+LEGACY_INDEX = ".dgx_jobs.json"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "DGX_JOB_DIRS":
+        # The index file of 0.12, under the home directory of the moment.
+        return str(Path(get_nemorun_home()) / LEGACY_INDEX)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+DGX_STATES: dict[DGXCloudState, AppState] = {
+    DGXCloudState.CREATING: AppState.PENDING,
+    DGXCloudState.INITIALIZING: AppState.SUBMITTED,
+    DGXCloudState.RESUMING: AppState.RUNNING,
+    DGXCloudState.PENDING: AppState.PENDING,
+    # These two still have pods, and go on to what the next look finds.
+    DGXCloudState.DELETING: AppState.RUNNING,
+    DGXCloudState.TERMINATING: AppState.RUNNING,
+    DGXCloudState.RUNNING: AppState.RUNNING,
+    DGXCloudState.UPDATING: AppState.RUNNING,
+    DGXCloudState.STOPPED: AppState.CANCELLED,
+    # Shown for a while after a stop was accepted; the job cannot come back from it.
+    DGXCloudState.STOPPING: AppState.CANCELLED,
+    # Where a pod has failed; without that it may recover, and is RUNNING (see `_poll`).
+    DGXCloudState.DEGRADED: AppState.FAILED,
+    DGXCloudState.FAILED: AppState.FAILED,
+    DGXCloudState.COMPLETED: AppState.SUCCEEDED,
+    # Run:ai has not heard of its cluster for a while, which says nothing about the job.
+    DGXCloudState.UNKNOWN: AppState.PENDING,
+}
+
+
+@dataclass
+class DGXRequest:
+    """A job to be created.
+
+    Attributes:
+        cmd: what each pod runs.
+        name: of the workload; no other submission has it.
+    """
+
+    app: AppDef
+    executor: DGXCloudExecutor
+    cmd: list[str]
+    name: str
+
+
+class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[dict[str, str]]):
+    """Runs jobs as Run:ai trainings or distributed workloads, and asks Run:ai about them."""
+
+    EXECUTOR: ClassVar[type[Executor]] = DGXCloudExecutor
+
+    def __init__(self, session_name: str) -> None:
+        super().__init__("dgx", session_name)
+
+    def _run_opts(self) -> runopts:
+        opts = runopts()
+        opts.add("job_dir", type_=str, help="The directory of the job on this machine.")
+        return opts
+
+    def describe(self, app_id: str) -> DescribeAppResponse | None:
+        """Return what is known of a job, whoever submitted it; None where nothing is."""
+        return super().describe(app_id)
+
+    def list(self) -> list[ListAppResponse]:
+        """Return the jobs that were submitted from this home directory, the latest first."""
+        return super().list()
+
+    def schedule(self, dryrun_info: AppDryRunInfo[DGXRequest]) -> str:
+        """Move the job's files to the volume, create its workload, and return its app id."""
+        return super().schedule(dryrun_info)
+
+    def _plan(self, app: AppDef, executor: DGXCloudExecutor) -> DGXRequest:
+        executor.check()
+        role = app.roles[0]
+        role.num_replicas = executor.nodes
+        # The link of that name can only be made where the container runs as root.
+        role.args = [_on_volume(arg, executor.pvc_job_dir) for arg in role.args]
+        name = workload_name(role.name, app.metadata[TAG])
+        request = DGXRequest(
+            app=app,
+            executor=executor,
+            cmd=["/bin/bash", jobs.script_path(executor, name)],
+            name=name,
+        )
+        _script(request).materialize()  # says what is wrong with it
+        return request
+
+    def _describe_request(self, request: DGXRequest) -> str:
+        site = _unresolved_site(request.executor)
+        body = jobs.payload(
+            request.executor, site, name=request.name, tag=request.app.metadata[TAG]
+        )
+        # What makes the name unique is not worth seeing before it exists.
+        shown = request.name.rpartition("-")[0] + "-*"
+        text = f"POST {site.base_url}/workloads/{request.executor._kind}\n"
+        text += json.dumps(body, indent=2) + "\n\n" + repr(_script(request))
+        return text.replace(request.name, shown)
+
+    def _planned_id(self, request: DGXRequest) -> str:
+        parts = (request.executor.experiment_id or "", request.app.roles[0].name)
+        return "___".join([*(slug(part, 40) for part in parts), request.name])
+
+    def _planned_ref(self, record: JobRecord) -> JobRef | None:
+        data = read_whole(_note(record.job_dir, _name_in(record.app_id)))
+        return None if data is None else JobRef(native_id="", where=json.loads(data))
+
+    def _launch(self, request: DGXRequest) -> JobRef:
+        executor, name = request.executor, request.name
+        site = jobs.site_of(executor).found()
+        ref = JobRef(native_id="", where=_where(request, site))
+        note = _note(executor.job_dir, name)
+        make_private_directory(note.parent)
+        write_whole(note, json.dumps(ref.where).encode())
+        created = jobs.submit(
+            executor,
+            site,
+            name=name,
+            tag=request.app.metadata[TAG],
+            script=_script(request).materialize(),
+            wanted=lambda: _check_wanted(ref),
+        )
+        ref = replace(ref, native_id=created.id)
+        if _was_cancelled(ref):
+            self._stop(ref)
+        return ref
+
+    def _poll(self, ref: JobRef) -> JobStatus:
+        site, kind = _site(ref), _kind(ref)
+        client = site.client()
+        workload = _workload(client, ref)
+        if workload is None:
+            if _was_cancelled(ref):
+                return JobStatus(
+                    state=AppState.CANCELLED, message="cancelled before it was created"
+                )
+            return JobStatus(state=AppState.UNSUBMITTED)
+        phase = DGXCloudState.of(workload.phase)
+        state = DGX_STATES[phase]
+        status = JobStatus(
+            state=state,
+            message=workload.message if state is AppState.CANCELLED else "",
+            url=f"{site.base_url}/workloads/{kind}/{workload.id}",
+        )
+        if state not in (AppState.SUCCEEDED, AppState.FAILED):
+            return status
+        found = jobs.ending(client, site.kube(), workload.id, replicas=int(ref.where["nodes"]))
+        if phase is DGXCloudState.DEGRADED and not found.exit_code:
+            return replace(
+                status, state=AppState.RUNNING, message="degraded: not all of its pods are well"
+            )
+        failed = state is AppState.FAILED
+        return replace(
+            status,
+            exit_code=found.exit_code if failed else 0,
+            message=workload.message or found.reason if failed else "",
+            restarts=found.restarts,
+            started_at=found.started_at,
+            ended_at=found.ended_at,
+        )
+
+    def _stop(self, ref: JobRef) -> None:
+        workload = self._to_be_stopped(ref)
+        if workload is not None:
+            jobs.stop(_site(ref).client(), _kind(ref), workload.id)
+
+    def _kill(self, ref: JobRef) -> None:
+        workload = self._to_be_stopped(ref)
+        if workload is None:
+            return
+        site, kind = _site(ref), _kind(ref)
+        client, kube = site.client(), site.kube()
+        pods = client.pods(workload.id)
+        try:
+            client.suspend(kind, workload.id)
+        except JobNotFoundError:
+            return
+        for pod in pods:
+            kube.delete(pod.name, grace_s=0)
+        jobs.stop(client, kind, workload.id)
+
+    def _to_be_stopped(self, ref: JobRef) -> Workload | None:
+        """Return the workload, after telling its launcher if it is not there yet."""
+        client = _site(ref).client()
+        workload = _workload(client, ref)
+        if workload is None and not ref.native_id:
+            _cancelled_mark(ref).touch(mode=0o600)
+            workload = _workload(client, ref)
+        return workload
+
+    def _lines(self, ref: JobRef, query: LogQuery) -> Iterator[str]:
+        return (block.decode("utf-8", "replace") for block in self._bytes(ref, query))
+
+    def _bytes(self, ref: JobRef, query: LogQuery) -> Iterator[bytes]:
+        if query.stream is not Stream.COMBINED:
+            raise UnsupportedError(
+                f"A pod has one log for both streams, so {query.stream.name} alone cannot be had."
+            )
+        site = _site(ref)
+        client = site.client()
+        workload = _workload(client, ref)
+        if workload is None:
+            return iter(())
+        where = ref.where
+        window = logs.Window(since=query.since, until=query.until)
+        mounted = where["mounted"] == "yes"
+        volume = site.volume(
+            mounted=mounted,
+            pvcs=json.loads(where["pvcs"]),
+            security=json.loads(where["security"]),
+            home=where["pvc_home"],
+        )
+        pattern = logs.files_of(where["name"], query.replica, int(where["nodes"]))
+
+        def ended() -> bool:
+            return _has_ended(client, ref)
+
+        if mounted and not window:
+            return logs.read_files(
+                volume, where["pvc_job_dir"], pattern, follow=query.follow, ended=ended
+            )
+        return logs.read(
+            client,
+            site.kube(),
+            workload.id,
+            replica=query.replica,
+            follow=query.follow,
+            ended=ended,
+            window=window,
+            otherwise=lambda: volume.read(where["pvc_job_dir"], pattern),
+        )
+
+
+def create_scheduler(session_name: str, **kwargs: Any) -> DGXCloudScheduler:
+    """Return a scheduler for DGX Cloud."""
+    return DGXCloudScheduler(session_name)
+
+
+def _script(request: DGXRequest) -> DGXCloudRequest:
+    role = request.app.roles[0]
+    return DGXCloudRequest(
+        launch_cmd=[role.entrypoint, *role.args],
+        jobs=[role.name],
+        executor=request.executor,
+        max_retries=role.max_retries,
+        extra_env=role.env,
+        launcher=request.executor.get_launcher(),
+    )
+
+
+def _on_volume(arg: str, pvc_job_dir: str) -> str:
+    return pvc_job_dir + arg[len(RUNDIR) :] if arg.startswith(f"{RUNDIR}/") else arg
+
+
+def _unresolved_site(executor: DGXCloudExecutor) -> Site:
+    """Return the site to be shown, its project not looked up."""
+    return Site(
+        base_url=executor.base_url,
+        kube_url=executor.kube_apiserver_url,
+        client_id=executor.client_id,
+        secret="",
+        project=executor.project_name,
+        project_id=f"<of {executor.project_name}>",
+        cluster_id=f"<of {executor.project_name}>",
+    )
+
+
+def _where(request: DGXRequest, site: Site) -> dict[str, str]:
+    executor = request.executor
+    return {
+        **site.to_where(),
+        "kind": executor._kind,
+        "name": request.name,
+        "nodes": str(executor.nodes),
+        "job_dir": executor.job_dir,
+        "pvc_home": executor.pvc_nemo_run_dir,
+        "pvc_job_dir": executor.pvc_job_dir,
+        "mounted": "yes" if executor.launched_from_cluster else "no",
+        "pvcs": json.dumps(executor.pvcs),
+        "security": json.dumps(executor.custom_spec.get("security") or {}),
+    }
+
+
+def _site(ref: JobRef) -> Site:
+    return Site.from_where(ref.where)
+
+
+def _kind(ref: JobRef) -> Kind:
+    return "distributed" if ref.where["kind"] == "distributed" else "trainings"
+
+
+def _workload(client: RunAI, ref: JobRef) -> Workload | None:
+    """Return the workload of a job; None where it was never created.
+
+    Raises:
+        JobNotFoundError: it was, and nothing is left of it.
+    """
+    name, project_id = ref.where["name"], ref.where["project_id"]
+    if not ref.native_id:
+        return client.find(name, project_id) or client.find(name, project_id, deleted=True)
+    try:
+        return client.get(_kind(ref), ref.native_id)
+    except JobNotFoundError:
+        deleted = client.find(name, project_id, deleted=True)
+        if deleted is None:
+            raise
+        return _as_deleted(deleted)
+
+
+def _as_deleted(workload: Workload) -> Workload:
+    """Return how a workload ended that somebody deleted: as it was, or stopped by that."""
+    if workload.phase in ("Completed", "Failed"):
+        return workload
+    return replace(workload, phase="Stopped", message="deleted in Run:ai")
+
+
+def _has_ended(client: RunAI, ref: JobRef) -> bool:
+    workload = _workload(client, ref)
+    return workload is not None and workload.phase in ("Stopped", "Failed", "Completed")
+
+
+def _name_in(app_id: str) -> str:
+    return app_id.rpartition("___")[2]
+
+
+def _note(job_dir: str, name: str) -> Path:
+    """Return the file that tells where a job is being submitted to, written before it is."""
+    return Path(job_dir) / "dgx_cloud" / f"{name}.json"
+
+
+def _cancelled_mark(ref: JobRef) -> Path:
+    return _note(ref.where["job_dir"], ref.where["name"]).with_suffix(".cancelled")
+
+
+def _was_cancelled(ref: JobRef) -> bool:
+    return not _is_legacy(ref) and _cancelled_mark(ref).exists()
+
+
+def _is_legacy(ref: JobRef) -> bool:
+    return "name" not in ref.where
+
+
+def _check_wanted(ref: JobRef) -> None:
+    if _was_cancelled(ref):
+        raise SubmitError(
+            "The job was cancelled before its workload was created.",
+            backend=BACKEND,
+            operation="submit",
+        )

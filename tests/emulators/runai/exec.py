@@ -1,0 +1,137 @@
+"""Commands in pods, over the server's side of a WebSocket, as a Kubernetes API server has it."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Sequence
+
+from tests.emulators.http import Request, Response
+from tests.emulators.processes import Container
+
+PROTOCOL = "v4.channel.k8s.io"
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_STDIN, _STDOUT, _STDERR, _STATUS = range(4)
+
+
+def answer(request: Request, container: Container, argv: Sequence[str]) -> Response:
+    """Switch protocols, then run the command until it ends or the client goes."""
+    key = request.headers["sec-websocket-key"].encode()
+    accept = base64.b64encode(hashlib.sha1(key + _GUID).digest()).decode()
+    return Response(
+        lambda connection: _Session(connection, container, argv).run(),
+        status=101,
+        headers={
+            "Upgrade": "websocket",
+            "Connection": "Upgrade",
+            "Sec-WebSocket-Accept": accept,
+            "Sec-WebSocket-Protocol": PROTOCOL,
+        },
+    )
+
+
+class _Session:
+    def __init__(self, connection: socket.socket, container: Container, argv: Sequence[str]):
+        self._connection = connection
+        self._lock = threading.Lock()
+        # Its mounts and its root directory; what is left of it ends with the container.
+        enter = ["nsenter", "-t", str(container.pid), "-m", "-r", "-w", "--", *argv]
+        self._process = subprocess.Popen(
+            enter,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"PATH": "/usr/local/bin:/usr/bin:/bin"},
+        )
+
+    def run(self) -> None:
+        process = self._process
+        readers = [
+            threading.Thread(target=self._copy, args=(channel, stream), daemon=True)
+            for channel, stream in ((_STDOUT, process.stdout), (_STDERR, process.stderr))
+        ]
+        for reader in readers:
+            reader.start()
+        threading.Thread(target=self._feed, daemon=True).start()
+        code = process.wait()
+        for reader in readers:
+            reader.join()
+        status = {"status": "Success"}
+        if code:
+            status = {
+                "status": "Failure",
+                "reason": "NonZeroExitCode",
+                "message": f"command terminated with non-zero exit code: {code}",
+            }
+        with contextlib.suppress(OSError):
+            self._send(bytes([_STATUS]) + json.dumps(status).encode())
+            self._frame(8, b"")
+
+    def _copy(self, channel: int, stream) -> None:
+        with stream, contextlib.suppress(OSError):
+            while data := stream.read1(1 << 16):
+                self._send(bytes([channel]) + data)
+
+    def _feed(self) -> None:
+        """Pass on what comes; a client that goes away ends the command."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            while (message := self._receive()) is not None:
+                if message[:1] == bytes([_STDIN]):
+                    with contextlib.suppress(BrokenPipeError):
+                        stdin.write(message[1:])
+                        stdin.flush()
+        except OSError:
+            pass
+        finally:
+            if self._process.poll() is None:
+                self._process.kill()
+            with contextlib.suppress(OSError):
+                stdin.close()
+
+    def _send(self, data: bytes) -> None:
+        self._frame(2, data)
+
+    def _frame(self, kind: int, data: bytes) -> None:
+        head = bytes([0x80 | kind])
+        if len(data) < 126:
+            head += bytes([len(data)])
+        elif len(data) < 1 << 16:
+            head += struct.pack("!BH", 126, len(data))
+        else:
+            head += struct.pack("!BQ", 127, len(data))
+        with self._lock:
+            self._connection.sendall(head + data)
+
+    def _receive(self) -> bytes | None:
+        first, second = self._read(2)
+        length = second & 0x7F
+        if length == 126:
+            (length,) = struct.unpack("!H", self._read(2))
+        elif length == 127:
+            (length,) = struct.unpack("!Q", self._read(8))
+        assert second & 0x80, "clients mask what they send"
+        mask = self._read(4)
+        data = self._read(length)
+        if first & 0x0F == 8:
+            return None
+        repeated = (mask * (length // 4 + 1))[:length]
+        number = int.from_bytes(data, "big") ^ int.from_bytes(repeated, "big")
+        return number.to_bytes(length, "big")
+
+    def _read(self, count: int) -> bytes:
+        parts = []
+        while count:
+            part = self._connection.recv(min(count, 1 << 16))
+            if not part:
+                raise ConnectionError
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
