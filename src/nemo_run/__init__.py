@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from nemo_run.cli.lazy import LazyEntrypoint, lazy_imports
     from nemo_run.config import Config, ConfigurableMixin, Partial, Script
     from nemo_run.core.execution.base import Executor, ExecutorMacros, import_executor
+    from nemo_run.core.execution.dgxcloud import DGXCloudExecutor
     from nemo_run.core.execution.launcher import (
         FaultTolerance,
         SlurmRay,
         SlurmTemplate,
         Torchrun,
     )
+    from nemo_run.core.execution.lepton import LeptonExecutor
     from nemo_run.core.execution.local import LocalExecutor
     from nemo_run.core.execution.slurm import SlurmExecutor
     from nemo_run.core.packaging.base import Packager
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Config",
     "ConfigurableMixin",
+    "DGXCloudExecutor",
     "Executor",
     "ExecutorMacros",
     "Experiment",
@@ -46,6 +49,7 @@ __all__ = [
     "GitArchivePackager",
     "HybridPackager",
     "LazyEntrypoint",
+    "LeptonExecutor",
     "LocalExecutor",
     "LocalTunnel",
     "Packager",
@@ -73,6 +77,7 @@ __all__ = [
 _HOMES = {
     "Config": "config",
     "ConfigurableMixin": "config",
+    "DGXCloudExecutor": "core.execution.dgxcloud",
     "Executor": "core.execution.base",
     "ExecutorMacros": "core.execution.base",
     "Experiment": "run.experiment",
@@ -80,6 +85,7 @@ _HOMES = {
     "GitArchivePackager": "core.packaging.git",
     "HybridPackager": "core.packaging.hybrid",
     "LazyEntrypoint": "cli.lazy",
+    "LeptonExecutor": "core.execution.lepton",
     "LocalExecutor": "core.execution.local",
     "LocalTunnel": "core.tunnel.client",
     "Packager": "core.packaging.base",
@@ -118,11 +124,9 @@ if not TYPE_CHECKING:  # to a type checker, any name would exist
 
 
 _PLANNED = {
-    "DGXCloudExecutor",
     "DevSpace",
     "DockerExecutor",
     "KubeflowExecutor",
-    "LeptonExecutor",
     "SkypilotExecutor",
     "SkypilotJobsExecutor",
 }

@@ -10,8 +10,6 @@ import pytest
 
 _DOCKER = "the Docker executor"
 _SKYPILOT = "the SkyPilot executors"
-_DGX_CLOUD = "the DGX Cloud executor"
-_LEPTON = "the Lepton executor"
 _KUBEFLOW = "the Kubeflow executor"
 _DEVSPACE = "the devspaces"
 
@@ -24,12 +22,6 @@ TO_COME: dict[str, str] = {
     "nemo_run.run.torchx_backend.schedulers.skypilot": _SKYPILOT,
     "torchx.schedulers.skypilot": _SKYPILOT,
     "torchx.schedulers.skypilot_jobs": _SKYPILOT,
-    "nemo_run.DGXCloudExecutor": _DGX_CLOUD,
-    "nemo_run.run.torchx_backend.schedulers.dgxcloud": _DGX_CLOUD,
-    "torchx.schedulers.dgx_cloud": _DGX_CLOUD,
-    "nemo_run.LeptonExecutor": _LEPTON,
-    "nemo_run.run.torchx_backend.schedulers.lepton": _LEPTON,
-    "torchx.schedulers.lepton": _LEPTON,
     "nemo_run.KubeflowExecutor": _KUBEFLOW,
     "torchx.schedulers.kubeflow": _KUBEFLOW,
     "nemo_run.DevSpace": _DEVSPACE,

@@ -20,6 +20,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tests.emulators.lepton import LeptonEmulator
+from tests.emulators.runai import CLIENT_ID, CLIENT_SECRET, RunaiEmulator
 from torchx.specs import AppDef, AppState, Role, is_terminal
 
 import nemo_run as run
@@ -205,6 +207,9 @@ class SchedulerCluster:
     def in_new_process(self) -> Elsewhere:
         return Elsewhere(self.name, self.root)
 
+    def close(self) -> None:
+        """Stop what was started for this backend."""
+
 
 class LocalCluster(SchedulerCluster):
     name = "local"
@@ -247,7 +252,87 @@ class SlurmWithoutAccounting(SlurmOverSsh):
     fixture = "slurm_without_accounting"
 
 
+class LeptonCluster(SchedulerCluster):
+    """An emulated workspace; jobs see its volumes and neither our home nor our experiments."""
+
+    name = "lepton"
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._emulator: LeptonEmulator | None = None
+        self._before = dict(os.environ)
+        found = root / "lepton" / "environment.json"
+        if not found.exists():
+            found.parent.mkdir(parents=True)
+            hidden = (root / "experiments", Path(os.environ["NEMORUN_HOME"]))
+            self._emulator = LeptonEmulator(found.parent, hidden=hidden)
+            self.outage = self._emulator.unreachable
+            found.write_text(json.dumps(self._emulator.environment))
+        os.environ.update(json.loads(found.read_text()))
+
+    def executor(self, **settings: Any) -> Executor:
+        return run.LeptonExecutor(
+            container_image="some/image",
+            nemo_run_dir="/volume/nemo_run",
+            resource_shape="cpu.small",
+            node_group="my-group",
+            mounts=[{"path": "/", "mount_path": "/volume", "from": "node-nfs:shared"}],
+            **settings,
+        )
+
+    def close(self) -> None:
+        if self._emulator is not None:
+            self._emulator.close()
+            os.environ.clear()
+            os.environ.update(self._before)
+
+
+class DGXCloudCluster(SchedulerCluster):
+    """An emulated Run:ai; jobs see its volumes and neither our home nor our experiments."""
+
+    name = "dgx_cloud"
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._emulator: RunaiEmulator | None = None
+        self._before = dict(os.environ)
+        found = root / "runai" / "settings.json"
+        if not found.exists():
+            found.parent.mkdir(parents=True)
+            hidden = (root / "experiments", Path(os.environ["NEMORUN_HOME"]))
+            self._emulator = RunaiEmulator(found.parent, hidden=hidden)
+            self.outage = self._emulator.unreachable
+            urls = {
+                "base_url": self._emulator.base_url,
+                "kube_apiserver_url": self._emulator.kube_url,
+            }
+            found.write_text(json.dumps(urls))
+        self._urls = json.loads(found.read_text())
+        os.environ["RUNAI_SECRET"] = CLIENT_SECRET
+
+    def executor(self, **settings: Any) -> Executor:
+        volume = {"name": "work", "path": "/workspace", "existingPvc": True, "claimName": "work"}
+        return run.DGXCloudExecutor(
+            **self._urls,
+            client_id=CLIENT_ID,
+            client_secret="env:RUNAI_SECRET",
+            project_name="team-a",
+            container_image="some/image:1",
+            pvcs=[volume],
+            pvc_nemo_run_dir="/workspace/nemo_run",
+            **settings,
+        )
+
+    def close(self) -> None:
+        if self._emulator is not None:
+            self._emulator.close()
+            os.environ.clear()
+            os.environ.update(self._before)
+
+
 BACKENDS: dict[str, Callable[[Path], SchedulerCluster]] = {
+    "dgx_cloud": DGXCloudCluster,
+    "lepton": LeptonCluster,
     "local": LocalCluster,
     "slurm": SlurmOverSsh,
     "slurm-without-accounting": SlurmWithoutAccounting,

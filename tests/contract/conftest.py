@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ def _params() -> list[object]:
 @pytest.fixture(params=_params())
 def cluster(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Cluster:
+) -> Iterator[Cluster]:
     """A backend to submit to, with nothing submitted yet."""
     kind = BACKENDS[request.param]
     if isinstance(kind, type) and issubclass(kind, SchedulerCluster) and kind.fixture:
@@ -26,4 +27,6 @@ def cluster(
         for name, value in engine.environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("NEMO_RUN_TEST_SLURM", str(engine.directory))
-    return kind(tmp_path)
+    cluster = kind(tmp_path)
+    yield cluster
+    cluster.close()

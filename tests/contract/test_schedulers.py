@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import os
 import re
 import shlex
@@ -674,7 +675,14 @@ class TestSecrets:
 
 
 class TestQuiet:
-    def test_nothing_is_printed(self, cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_nothing_is_printed(
+        self,
+        cluster: Cluster,
+        capfd: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        # Another test's experiment may have set up where messages go.
+        monkeypatch.setattr(logging.getLogger("nemo_run"), "handlers", [])
         app_id = cluster.schedule("echo out; echo err >&2; exit 1")
         cluster.wait(app_id)
         cluster.lines(app_id, should_tail=True)

@@ -1,8 +1,8 @@
 """Become a container: a root directory of its own, then the program.
 
-Run as ``python -I -S container.py READY_FD`` with a description on stdin (see `processes.py`), so
-that no environment shows in the list of processes. Writes its mount namespace, or what went wrong,
-to READY_FD; that closes when the program has started.
+Run as ``python -I -S container.py READY_FD`` with a description as one line on stdin (see
+`processes.py`), so that no environment shows in the list of processes. Writes its mount namespace,
+or what went wrong, to READY_FD; starts the program when stdin is closed, and READY_FD with that.
 """
 
 # Of the modules that it could do without, this loads none: it runs before every job.
@@ -78,9 +78,8 @@ def furnish(spec: dict[str, Any]) -> None:
 
 def main() -> None:
     ready = int(sys.argv[1])
-    spec = json.load(sys.stdin)
+    spec = json.loads(sys.stdin.readline())
     os.set_inheritable(ready, False)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
         own_namespace()
         private_root()
@@ -88,6 +87,8 @@ def main() -> None:
         os.chroot(ROOT)
         os.chdir(spec["cwd"])
         os.write(ready, os.readlink("/proc/self/ns/mnt").encode() + b"\n")
+        sys.stdin.read()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
     except OSError as err:
         os.write(ready, f"error {spec['argv'][0]}: {err}\n".encode())

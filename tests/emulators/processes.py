@@ -111,6 +111,8 @@ class Container:
         self.start_error = ""
         self._ended = threading.Event()
         self._namespace = ""
+        self._held = -1
+        self._lock = threading.Lock()
         self._start(directory)
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -172,15 +174,23 @@ class Container:
         )
         os.close(told)
         assert self._process.stdin is not None
-        with self._process.stdin as stdin:
-            stdin.write(json.dumps(description).encode())
         with os.fdopen(ready) as file:
+            with self._process.stdin as stdin:
+                stdin.write(json.dumps(description).encode() + b"\n")
+                stdin.flush()
+                self._hear(file.readline())
+                if self._namespace:
+                    # Held, since a number is given to another namespace when one is gone.
+                    self._held = os.open(f"/proc/{self._process.pid}/ns/mnt", os.O_RDONLY)
             for line in file:
-                kind, _, error = line.strip().partition(" ")
-                if kind == "error":
-                    self.start_error = error
-                else:
-                    self._namespace = kind
+                self._hear(line)
+
+    def _hear(self, line: str) -> None:
+        kind, _, error = line.strip().partition(" ")
+        if kind == "error":
+            self.start_error = error
+        else:
+            self._namespace = kind
 
     def _run(self) -> None:
         if self.start_error:
@@ -191,6 +201,10 @@ class Container:
         # As in a real container: when the first process ends, so do all.
         self._sweep()
         reader.join()
+        with self._lock:
+            if self._namespace:
+                self._namespace = ""
+                os.close(self._held)
         self.exit_code = code if code >= 0 else 128 - code
         self.ended_at = time.time()
         if self._ends_log:
@@ -205,11 +219,12 @@ class Container:
 
     def _sweep(self) -> None:
         """Kill what shares the container's namespace, whatever session it fled to."""
-        while self._namespace and (pids := _members(self._namespace)):
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.01)
+        with self._lock:
+            while self._namespace and (pids := _members(self._namespace)):
+                for pid in pids:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                time.sleep(0.01)
 
 
 def alive(pid: int) -> bool:

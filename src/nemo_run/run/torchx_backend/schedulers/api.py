@@ -22,6 +22,8 @@ from torchx.specs import AppDef, AppDryRunInfo, AppState, Role, is_terminal
 
 from nemo_run._records import JobRecord, JobRef, JobStore, RoleSize, new_tag
 from nemo_run.core.execution.base import Executor
+from nemo_run.core.execution.dgxcloud import DGXCloudExecutor
+from nemo_run.core.execution.lepton import LeptonExecutor
 from nemo_run.core.execution.local import LocalExecutor
 from nemo_run.core.execution.slurm import SlurmExecutor
 from nemo_run.exceptions import (
@@ -54,7 +56,8 @@ ExecutorT = TypeVar("ExecutorT", bound=Executor)
 RequestT = TypeVar("RequestT")
 
 EXECUTOR_MAPPING: dict[type[Executor], str] = {
-    executor: executor.SCHEDULER for executor in (LocalExecutor, SlurmExecutor)
+    kind: kind.SCHEDULER
+    for kind in (LocalExecutor, SlurmExecutor, DGXCloudExecutor, LeptonExecutor)
 }
 REVERSE_EXECUTOR_MAPPING: dict[str, type[Executor]] = {v: k for k, v in EXECUTOR_MAPPING.items()}
 

@@ -1,0 +1,378 @@
+"""The calls we make to a DGX Cloud Lepton workspace, through the vendor's own client.
+
+Both generations of the package ``leptonai`` are known: up to 0.27 the types live in ``api.v1``,
+from 0.47 on in ``api.v2``. Workspace and token come from its login state or its environment
+variables. TLS is verified, always.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NoReturn, TypeVar
+
+from nemo_run._extras import require
+from nemo_run.exceptions import (
+    AuthenticationError,
+    BackendError,
+    BackendUnavailableError,
+    ConfigError,
+    JobNotFoundError,
+)
+
+T = TypeVar("T")
+
+BACKEND = "lepton"
+TIMEOUT_S = 30
+PATIENCE_S = 180.0
+"""How long to go on trying what has to be done, while the workspace cannot be reached."""
+
+PAGE = 5000
+"""How many log lines to ask for at once; the server sets its limit about there."""
+
+_STATUS = re.compile(r"status code (\d{3})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What the workspace says about a job.
+
+    Attributes:
+        state: name of a member of the vendor's enum; ``Unknown`` also for a missing one.
+        ready, active, failed, succeeded: numbers of replicas.
+        restarts: how often the whole job was started again.
+    """
+
+    id: str
+    state: str
+    ready: int = 0
+    active: int = 0
+    failed: int = 0
+    succeeded: int = 0
+    size: int = 1
+    restarts: int = 0
+    created_at: float | None = None
+    ended_at: float | None = None
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replica:
+    """One container of a job, or one that has been."""
+
+    id: str
+    created_at: float
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line as it was stored, without its newline."""
+
+    time_ns: int
+    text: str
+
+
+def job_states() -> Any:
+    """Return the vendor's enum of the states of a job."""
+    return _types("job").LeptonJobState
+
+
+def check_spec(spec: Mapping[str, Any]) -> None:
+    """Find what the vendor's client would not accept, or would drop without a word.
+
+    Raises:
+        ConfigError: says which setting.
+    """
+    model = _types("job").LeptonJobUserSpec
+    unknown = sorted(set(spec) - set(model.model_fields))
+    if unknown:
+        raise ConfigError(
+            f"Lepton's jobs have no setting {', '.join(map(repr, unknown))}. Check custom_spec; "
+            f"known are: {', '.join(sorted(model.model_fields))}."
+        )
+    try:
+        model(**spec)
+    except ValueError as err:  # pydantic's is one
+        where = [".".join(map(str, item["loc"])) for item in getattr(err, "errors", list)()]
+        raise ConfigError(
+            f"Lepton would not accept the job's {', '.join(where) or 'settings'}: {err}"
+        ) from err
+
+
+class Lepton:
+    """A workspace. One method a call; all raise the errors of `nemo_run.exceptions`.
+
+    Raises:
+        MissingDependencyError: ``leptonai`` is not installed.
+        ConfigError: no workspace was logged in to.
+    """
+
+    def __init__(self) -> None:
+        sdk = require("leptonai.api.v2.client", extra="lepton", needed_by="LeptonExecutor")
+        try:
+            self._api = sdk.APIClient()
+        except (RuntimeError, TypeError) as err:  # without a token it trips over its own logging
+            raise ConfigError(
+                f"No Lepton workspace to talk to: {err}. Log in with 'lep login', or set "
+                "LEPTON_WORKSPACE_ID, LEPTON_WORKSPACE_TOKEN and LEPTON_WORKSPACE_URL."
+            ) from err
+        # Its own limit is two minutes for every call, and there is no parameter for it.
+        self._api._timeout = TIMEOUT_S
+
+    @property
+    def workspace(self) -> str:
+        return str(self._api.workspace_id)
+
+    def job_url(self, job_id: str) -> str:
+        """Return where people can look at a job."""
+        base = str(self._api.get_dashboard_base_url())
+        return f"{base}/compute/jobs/detail/{job_id}/replicas/list"
+
+    def job(self, job_id: str) -> Job:
+        return _parse_job(self._call("status", lambda: self._api.job.get(job_id)))
+
+    def find_job(self, job_id: str) -> Job | None:
+        """Return a job, or None where the workspace does not have it."""
+        try:
+            return self.job(job_id)
+        except JobNotFoundError:
+            return None
+
+    def create_job(self, job_id: str, body: Mapping[str, Any]) -> Job:
+        """Create a job once, however often the workspace has to be asked.
+
+        Where an answer is lost, the job is looked for by its id, which is ours alone: it is never
+        created a second time.
+        """
+        model = _types("job").LeptonJob(**body)
+
+        def attempt() -> Job:
+            try:
+                return _parse_job(self._call("submit", lambda: self._api.job.create(model)))
+            except BackendUnavailableError:
+                found = self.find_job(job_id)
+                if found is None:
+                    raise
+                return found
+            except _ConflictError:
+                return self.job(job_id)
+
+        return self.patiently(attempt)
+
+    def stop_job(self, job_id: str) -> None:
+        spec = {"spec": {"stopped": True}}
+        self._call("cancel", lambda: self._api.job.update(job_id, spec=spec))
+
+    def delete_job(self, job_id: str) -> bool:
+        """Delete a job; False where there was none."""
+        try:
+            return bool(self._call("cancel", lambda: self._api.job.delete(job_id)))
+        except JobNotFoundError:
+            return False
+
+    def events(self, job_id: str) -> list[str]:
+        """Return what happened to a job, each as ``type: reason``, the latest last."""
+        found = self._call("events", lambda: self._api.job.get_events(job_id))
+        found.sort(key=lambda event: event.last_observed_time)
+        return [f"{event.type_}: {event.reason}" for event in found]
+
+    def replicas(self, job_id: str) -> list[Replica]:
+        """Return the replicas of all attempts, the earliest first."""
+        found = self._call("logs", lambda: self._api.job.get_replicas(job_id))
+        replicas = [
+            Replica(id=item.metadata.id_, created_at=_seconds(item.metadata.created_at) or 0.0)
+            for item in found
+        ]
+        return sorted(replicas, key=lambda replica: replica.created_at)
+
+    def log_page(
+        self, job_id: str, replica: str, *, start_ns: int, end_ns: int, text: str = ""
+    ) -> list[LogLine]:
+        """Return stored lines between two times, the latest if there are too many, in order."""
+        answer = self._call(
+            "logs",
+            lambda: self._api.log.get_log(
+                name_or_job=job_id,
+                replica=replica,
+                start=start_ns,
+                end=end_ns,
+                limit=PAGE,
+                q=text,
+            ),
+        )
+        lines = [
+            LogLine(int(when), text)
+            for stream in answer["data"]["result"]
+            for when, text in stream["values"]
+        ]
+        return sorted(lines, key=lambda line: line.time_ns)
+
+    def log(self, job_id: str, replica: str, *, start_ns: int, end_ns: int) -> list[LogLine]:
+        """Return all stored lines between two times."""
+        lines: list[LogLine] = []
+        while page := self.log_page(job_id, replica, start_ns=start_ns, end_ns=end_ns):
+            lines = page + lines
+            end_ns = page[0].time_ns
+            if len(page) < PAGE or end_ns <= start_ns:
+                break
+        return lines
+
+    def log_stream(self, job_id: str, replica: str) -> Iterator[str]:
+        """Yield a replica's log from its beginning as it grows, in pieces of any size.
+
+        Ends with the container, or without a word when the connection does.
+        """
+        # The vendor's own method decodes every piece by itself, and fails where a character
+        # was cut in two.
+        response = self._call(
+            "logs",
+            lambda: self._api._get(
+                f"/jobs/{job_id}/replicas/{replica}/log", stream=True, timeout=TIMEOUT_S
+            ),
+        )
+        with response:
+            if response.status_code == 404:
+                return
+            if not response.ok:
+                _refuse("logs", response.status_code, response.text)
+            decoder = codecs.getincrementaldecoder("utf-8")("replace")
+            try:
+                for piece in response.iter_content(chunk_size=None):
+                    yield decoder.decode(piece)
+            except _network_errors():
+                return
+            yield decoder.decode(b"", final=True)
+
+    def node_group(self, name: str) -> str:
+        """Return the id of the node group that people see as ``name``.
+
+        Raises:
+            ConfigError: there is none of that name; says which there are.
+        """
+        groups = self._call("submit", lambda: self._api.nodegroup.list_all())
+        for group in groups:
+            if name in (group.metadata.name, group.metadata.id_) and group.metadata.id_:
+                return str(group.metadata.id_)
+        known = ", ".join(sorted(str(group.metadata.name) for group in groups)) or "none"
+        raise ConfigError(
+            f"There is no node group {name!r} in Lepton workspace {self.workspace!r}. "
+            f"Known: {known}."
+        )
+
+    def nodes(self, group_id: str) -> list[str]:
+        """Return the ids of the nodes that are in a group now."""
+        found = self._call("submit", lambda: self._api.nodegroup.list_nodes(group_id))
+        return sorted(str(node.metadata.id_) for node in found)
+
+    def patiently(self, attempt: Callable[[], T]) -> T:
+        """Try until the workspace can be reached, for some minutes at most."""
+        deadline = time.monotonic() + PATIENCE_S
+        pause_s = 0.25
+        while True:
+            try:
+                return attempt()
+            except BackendUnavailableError:
+                if time.monotonic() + pause_s > deadline:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, 10)
+
+    def _call(self, operation: str, call: Callable[[], T]) -> T:
+        """Call once, and say what went wrong in our own words."""
+        try:
+            return call()
+        except _network_errors() as err:
+            raise BackendUnavailableError(
+                f"Lepton does not answer: {err}",
+                backend=BACKEND,
+                operation=operation,
+                detail=str(err),
+            ) from err
+        except ValueError as err:
+            raise BackendError(
+                f"Lepton's client refused: {err}",
+                backend=BACKEND,
+                operation=operation,
+                detail=str(err),
+            ) from err
+        except RuntimeError as err:
+            response = getattr(err, "response", None)
+            status = getattr(response, "status_code", None) or getattr(err, "status_code", None)
+            if status is None and (match := _STATUS.search(str(err))):
+                status = int(match[1])
+            if status is None:
+                # An answer cut short, or the page of a proxy: it says nothing about the job.
+                raise BackendUnavailableError(
+                    f"Lepton answers what its client cannot read: {err}",
+                    backend=BACKEND,
+                    operation=operation,
+                    detail=str(err),
+                ) from err
+            _refuse(operation, status, getattr(response, "text", "") or str(err), cause=err)
+
+
+class _ConflictError(BackendError):
+    """A job of that id is there already."""
+
+
+def _refuse(
+    operation: str, status: int, detail: str, *, cause: BaseException | None = None
+) -> NoReturn:
+    """Raise what the status of an answer means."""
+    said: dict[str, str] = {"backend": BACKEND, "operation": operation, "detail": detail}
+    if status == 429 or status >= 500:
+        raise BackendUnavailableError(f"Lepton answers {status}: {detail}", **said) from cause
+    if status in (401, 403):
+        raise AuthenticationError(
+            f"Lepton does not accept the token (it answers {status}): {detail}. It may have "
+            "expired: log in again with 'lep login', or set LEPTON_WORKSPACE_TOKEN.",
+            **said,
+        ) from cause
+    if status == 404:
+        raise JobNotFoundError(f"Lepton does not know it: {detail}", **said) from cause
+    if status == 409:
+        raise _ConflictError(f"Lepton has one already: {detail}", **said) from cause
+    raise BackendError(f"Lepton refused (it answers {status}): {detail}", **said) from cause
+
+
+def _types(name: str) -> ModuleType:
+    try:
+        return import_module(f"leptonai.api.v2.types.{name}")
+    except ImportError:
+        return require(f"leptonai.api.v1.types.{name}", extra="lepton", needed_by="LeptonExecutor")
+
+
+def _network_errors() -> tuple[type[Exception], ...]:
+    from requests.exceptions import RequestException
+
+    return (RequestException,)
+
+
+def _parse_job(job: Any) -> Job:
+    status, metadata = job.status, job.metadata
+    state = getattr(getattr(status, "state", None), "name", None) or "Unknown"
+    return Job(
+        id=str(metadata.id_),
+        state=state,
+        ready=getattr(status, "ready", None) or 0,
+        active=getattr(status, "active", None) or 0,
+        failed=getattr(status, "failed", None) or 0,
+        succeeded=getattr(status, "succeeded", None) or 0,
+        size=job.spec.completions or 1,
+        restarts=len(getattr(status, "job_history", None) or ()),
+        created_at=_seconds(metadata.created_at),
+        ended_at=_seconds(getattr(status, "completion_time", None)),
+        labels=metadata.labels or {},
+    )
+
+
+def _seconds(moment: int | None) -> float | None:
+    """Return seconds since the epoch: some fields are in those, others in milliseconds."""
+    if not moment:
+        return None
+    return moment / 1000 if moment > 1e11 else float(moment)

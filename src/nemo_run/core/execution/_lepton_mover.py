@@ -1,0 +1,234 @@
+"""Bring a job's files to a volume that only jobs can see.
+
+The platform offers no upload to the volumes of its node groups: the storage API of older clients
+reaches another file system, and newer clients have none. So the files travel as one archive in the
+environment of small jobs, which write it to the volume; others of the workspace cannot see these
+jobs, and no file or secret is in their arguments. An archive too large for one job is cut up.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import logging
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nemo_run._clients.lepton import Job, Lepton
+from nemo_run.core.execution._lepton_script import job_name
+from nemo_run.exceptions import BackendError, JobNotFoundError, SubmitError
+
+log = logging.getLogger(__name__)
+
+IMAGE = "busybox:1.37.0"
+SHAPE = "cpu.small"
+TAG_LABEL = "nemo-run-tag"
+
+VARIABLE_BYTES = 96 * 1024
+"""Of one variable: Linux takes 128 KiB for one string."""
+VARIABLES = 5
+"""In one job: its description is stored as a whole, and about 1 MiB is what clusters take."""
+PART_BYTES = VARIABLES * VARIABLE_BYTES // 4 * 3
+AT_ONCE = 4
+
+# $1: the directory to fill; $2: number of this part; $3: hash of the archive; $4: set for the last.
+_UNPACK = """\
+set -eu
+incoming="$1.incoming-$3"
+(
+    umask 077
+    mkdir -p "$incoming"
+    printf %s "$NEMO_RUN_0${NEMO_RUN_1:-}${NEMO_RUN_2:-}${NEMO_RUN_3:-}${NEMO_RUN_4:-}" |
+        base64 -d > "$incoming/$2"
+)
+[ -n "$4" ] || exit 0
+unset NEMO_RUN_0 NEMO_RUN_1 NEMO_RUN_2 NEMO_RUN_3 NEMO_RUN_4
+cat "$incoming"/* > "$incoming.tar.gz"
+echo "$3  $incoming.tar.gz" | sha256sum -c - > /dev/null
+mkdir -p "$1"
+rm -rf "$1/code" "$1/configs" "$1/scripts"
+tar -xzf "$incoming.tar.gz" -C "$1"
+rm -rf "$incoming" "$incoming.tar.gz"
+"""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How often to look at a mover, and when to give up; all in seconds."""
+
+    timeout_s: float = 600
+    poll_s: float = 5
+    unknown_s: float = 60
+
+
+def command(destination: str, sha256: str, *, part: int = 0, last: bool = True) -> list[str]:
+    """Return what the mover of a part runs; that of the last one puts the archive together."""
+    position = [f"{part:06d}", sha256, "last" if last else ""]
+    return ["sh", "-c", _UNPACK, "nemo_run-mover", destination, *position]
+
+
+def pack(directory: Path, *, without: Sequence[str] = ()) -> bytes:
+    """Return a directory as a gzipped archive; ``without`` are names at its top."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", dereference=False) as archive:
+        for path in sorted(directory.iterdir()):
+            if path.name not in without:
+                archive.add(path, arcname=path.name, filter=_nobody)
+    return buffer.getvalue()
+
+
+def _nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    # Who owns a file here means nothing there.
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+def parts(archive: bytes) -> Iterator[dict[str, str]]:
+    """Cut an archive up; yield the environment of each mover."""
+    for start in range(0, max(len(archive), 1), PART_BYTES):
+        text = base64.b64encode(archive[start : start + PART_BYTES]).decode("ascii")
+        yield {
+            f"NEMO_RUN_{number}": text[offset : offset + VARIABLE_BYTES]
+            for number, offset in enumerate(range(0, len(text), VARIABLE_BYTES))
+        }
+
+
+def move(
+    client: Lepton,
+    archive: bytes,
+    destination: str,
+    *,
+    tag: str,
+    spec: Mapping[str, Any],
+    waiting: Waiting,
+) -> None:
+    """Unpack an archive into a directory of a volume.
+
+    What an earlier job wrote there stays; the code, configs and scripts of an earlier one do not.
+    ``spec`` is what a mover's job needs besides its command: mounts, where to run.
+
+    Raises:
+        SubmitError: a mover failed; says what it said.
+    """
+    environments = list(parts(archive))
+    sha256 = hashlib.sha256(archive).hexdigest()
+    jobs = [
+        _Mover(client, job_name("data-mover", f"{tag}/{number}"), tag, spec, waiting)
+        for number in range(len(environments))
+    ]
+    size = f"{len(archive) / 1024:.0f} KiB"
+    log.info("moving %s to %s with %d job(s)", size, destination, len(jobs))
+    *others, last = range(len(jobs))
+    batches = [others[start : start + AT_ONCE] for start in range(0, len(others), AT_ONCE)]
+    for batch in [*batches, [last]]:
+        try:
+            for part in batch:
+                argv = command(destination, sha256, part=part, last=part == last)
+                jobs[part].start(argv, environments[part])
+            for part in batch:
+                jobs[part].finish()
+        finally:
+            for part in batch:
+                jobs[part].remove()
+        log.info("moved %d of %d parts to %s", batch[-1] + 1, len(jobs), destination)
+
+
+class _Mover:
+    """One job that writes one part."""
+
+    def __init__(
+        self, client: Lepton, job_id: str, tag: str, spec: Mapping[str, Any], waiting: Waiting
+    ) -> None:
+        self._client = client
+        self._id = job_id
+        self._tag = tag
+        self._spec = spec
+        self._waiting = waiting
+        self._started = False
+
+    def start(self, argv: list[str], environment: Mapping[str, str]) -> None:
+        body = {
+            "metadata": {
+                "id": self._id,
+                "name": self._id,
+                "visibility": "private",
+                "labels": {TAG_LABEL: self._tag},
+            },
+            "spec": {
+                **self._spec,
+                "container": {"image": IMAGE, "command": argv},
+                "envs": [{"name": name, "value": value} for name, value in environment.items()],
+                "completions": 1,
+                "parallelism": 1,
+            },
+        }
+        self._started = True
+        self._client.create_job(self._id, body)
+
+    def finish(self) -> None:
+        state = wait_for_end(lambda: self._client.job(self._id), self._waiting, self._client)
+        if state != "Completed":
+            raise SubmitError(
+                f"The files of the job could not be moved to Lepton: its mover {self._id} ended "
+                f"as {state}. {self._said()}",
+                backend="lepton",
+                operation="submit",
+            )
+
+    def remove(self) -> None:
+        if self._started:
+            try:
+                self._client.patiently(lambda: self._client.delete_job(self._id))
+            except BackendError as err:
+                log.warning("left behind in the Lepton workspace: job %s: %s", self._id, err)
+
+    def _said(self) -> str:
+        try:
+            lines = [
+                line.text
+                for replica in self._client.replicas(self._id)
+                for line in self._client.log_page(
+                    self._id, replica.id, start_ns=1, end_ns=time.time_ns()
+                )
+            ]
+            lines += self._client.events(self._id)
+        except BackendError as err:
+            return f"Its log cannot be read: {err}"
+        return "It said: " + "\n".join(lines[-20:]) if lines else "It said nothing."
+
+
+def wait_for_end(ask: Callable[[], Job], waiting: Waiting, client: Lepton) -> str:
+    """Wait for the end of a mover and return its state.
+
+    Raises:
+        TimeoutError: it took too long, or its state could not be told for too long.
+    """
+    started = time.monotonic()
+    unknown_since: float | None = None
+    pause_s = 0.05
+    while True:
+        try:
+            state = client.patiently(ask).state
+        except JobNotFoundError:
+            state = "Unknown"
+        if state in ("Completed", "Failed", "Stopped", "Deleted", "Archived"):
+            return state
+        now = time.monotonic()
+        unknown_since = (unknown_since or now) if state == "Unknown" else None
+        if unknown_since is not None and now - unknown_since > waiting.unknown_s:
+            raise TimeoutError(
+                f"Lepton did not say for {waiting.unknown_s:.0f} s how the files' mover is."
+            )
+        if now - started > waiting.timeout_s:
+            raise TimeoutError(
+                f"The files' mover is {state} after {waiting.timeout_s:.0f} s. Is its node group "
+                "full? Raise the time-out of move_data, or free a place."
+            )
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, waiting.poll_s)

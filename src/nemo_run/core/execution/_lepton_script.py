@@ -1,0 +1,104 @@
+"""What runs in a Lepton container before, around and after the user's command."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+from nemo_run import _shell
+
+WHERE_NODES_MEET = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "NNODES")
+"""Variables that the set-up below provides and that arguments may contain."""
+
+JOB_NAME_LENGTH = 36
+RUNDIR = "/nemo_run"
+
+_NOT_NAME = re.compile(r"[^a-z0-9]+")
+_HASH_LENGTH = 10
+
+# From the variables that Lepton sets in every container of a job:
+# https://docs.nvidia.com/dgx-cloud/lepton/features/batch-jobs/predefined-env-vars
+_FIND_OTHER_NODES = """\
+: "${NNODES:=${LEPTON_JOB_TOTAL_WORKERS:-1}}"
+: "${NODE_RANK:=${LEPTON_JOB_WORKER_INDEX:-0}}"
+: "${MASTER_PORT:=29400}"
+if [ "$NNODES" -gt 1 ]; then
+    first=${LEPTON_JOB_SERVICE_PREFIX:-${LEPTON_JOB_WORKER_PREFIX:-$LEPTON_JOB_NAME}}-0
+    : "${MASTER_ADDR:=$first.${LEPTON_SUBDOMAIN:-$LEPTON_JOB_NAME-job-svc}}"
+else
+    : "${MASTER_ADDR:=localhost}"
+fi
+export NNODES NODE_RANK MASTER_ADDR MASTER_PORT
+"""
+
+# The platform tells the first process of a container to end, and a shell that waits for a program
+# would keep that to itself. `wait` returns early when a signal comes, so it is asked again.
+_RUN = """\
+{command} &
+child=$!
+trap 'kill -TERM "$child" 2>/dev/null' TERM INT
+wait "$child"
+code=$?
+while kill -0 "$child" 2>/dev/null; do
+    wait "$child"
+    code=$?
+done
+"""
+
+
+def job_name(name: str, tag: str) -> str:
+    """Return a name that Lepton takes and that no other job has: ``name``, shortened, and a hash.
+
+    The same name and tag give the same name again.
+    """
+    digest = hashlib.sha256(f"{name}\0{tag}".encode("utf-8", "surrogatepass")).hexdigest()
+    start = _NOT_NAME.sub("-", name.lower()).strip("-")
+    if not start[:1].isalpha():
+        start = f"job-{start}".strip("-")
+    start = start[: JOB_NAME_LENGTH - _HASH_LENGTH - 1].rstrip("-")
+    return f"{start}-{digest[:_HASH_LENGTH]}"
+
+
+def launch_script(
+    command: Sequence[str], *, job_id: str, job_dir: str, before: Sequence[str] = ()
+) -> str:
+    """Return the script that every container of a job runs.
+
+    ``before`` are shell commands of the user's, run first, whose failure does not stop the job.
+    """
+    link = _shell.render(["ln", "-sfn", job_dir, RUNDIR])
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            *before,
+            _FIND_OTHER_NODES,
+            f"{link} && mkdir -p {RUNDIR}/code && cd {RUNDIR}/code || exit 125",
+            _RUN.format(command=_shell.render(command, expand=WHERE_NODES_MEET)),
+            # Lepton does not tell how a program ended, so the log does.
+            f'echo {_shell.render([exit_mark(job_id, "")])}"$code]"',
+            "exit $code",
+            "",
+        ]
+    )
+
+
+def exit_mark(job_id: str, code: str) -> str:
+    """Return how the last line of a replica's log ends; without its bracket for an empty code."""
+    return f"[nemo_run {job_id} ended with exit code {code}" + ("]" if code else "")
+
+
+class ExitMark:
+    """Tells the exit code of a job's replicas from their logs, and takes it out of them."""
+
+    def __init__(self, job_id: str) -> None:
+        self.text = exit_mark(job_id, "")
+        self._pattern = re.compile(re.escape(self.text) + r"(\d+)\]\n?$")
+
+    def code(self, line: str) -> int | None:
+        match = self._pattern.search(line)
+        return int(match[1]) if match else None
+
+    def strip(self, line: str) -> str:
+        """Return a line as the program wrote it; empty for one that was only the mark."""
+        return self._pattern.sub("", line)
