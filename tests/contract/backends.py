@@ -259,15 +259,15 @@ class LeptonCluster(SchedulerCluster):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self._emulator: LeptonEmulator | None = None
+        self.emulator: LeptonEmulator | None = None
         self._before = dict(os.environ)
         found = root / "lepton" / "environment.json"
         if not found.exists():
             found.parent.mkdir(parents=True)
             hidden = (root / "experiments", Path(os.environ["NEMORUN_HOME"]))
-            self._emulator = LeptonEmulator(found.parent, hidden=hidden)
-            self.outage = self._emulator.unreachable
-            found.write_text(json.dumps(self._emulator.environment))
+            self.emulator = LeptonEmulator(found.parent, hidden=hidden)
+            self.outage = self.emulator.unreachable
+            found.write_text(json.dumps(self.emulator.environment))
         os.environ.update(json.loads(found.read_text()))
 
     def executor(self, **settings: Any) -> Executor:
@@ -281,8 +281,8 @@ class LeptonCluster(SchedulerCluster):
         )
 
     def close(self) -> None:
-        if self._emulator is not None:
-            self._emulator.close()
+        if self.emulator is not None:
+            self.emulator.close()
             os.environ.clear()
             os.environ.update(self._before)
 
@@ -294,17 +294,17 @@ class DGXCloudCluster(SchedulerCluster):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self._emulator: RunaiEmulator | None = None
+        self.emulator: RunaiEmulator | None = None
         self._before = dict(os.environ)
         found = root / "runai" / "settings.json"
         if not found.exists():
             found.parent.mkdir(parents=True)
             hidden = (root / "experiments", Path(os.environ["NEMORUN_HOME"]))
-            self._emulator = RunaiEmulator(found.parent, hidden=hidden)
-            self.outage = self._emulator.unreachable
+            self.emulator = RunaiEmulator(found.parent, hidden=hidden)
+            self.outage = self.emulator.unreachable
             urls = {
-                "base_url": self._emulator.base_url,
-                "kube_apiserver_url": self._emulator.kube_url,
+                "base_url": self.emulator.base_url,
+                "kube_apiserver_url": self.emulator.kube_url,
             }
             found.write_text(json.dumps(urls))
         self._urls = json.loads(found.read_text())
@@ -312,20 +312,20 @@ class DGXCloudCluster(SchedulerCluster):
 
     def executor(self, **settings: Any) -> Executor:
         volume = {"name": "work", "path": "/workspace", "existingPvc": True, "claimName": "work"}
-        return run.DGXCloudExecutor(
+        defaults = {
             **self._urls,
-            client_id=CLIENT_ID,
-            client_secret="env:RUNAI_SECRET",
-            project_name="team-a",
-            container_image="some/image:1",
-            pvcs=[volume],
-            pvc_nemo_run_dir="/workspace/nemo_run",
-            **settings,
-        )
+            "client_id": CLIENT_ID,
+            "client_secret": "env:RUNAI_SECRET",
+            "project_name": "team-a",
+            "container_image": "some/image:1",
+            "pvcs": [volume],
+            "pvc_nemo_run_dir": "/workspace/nemo_run",
+        }
+        return run.DGXCloudExecutor(**{**defaults, **settings})
 
     def close(self) -> None:
-        if self._emulator is not None:
-            self._emulator.close()
+        if self.emulator is not None:
+            self.emulator.close()
             os.environ.clear()
             os.environ.update(self._before)
 

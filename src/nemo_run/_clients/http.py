@@ -144,7 +144,8 @@ class Http:
                     f"{self.url}{path}",
                     json=body,
                     params=query,
-                    headers={"Accept": "application/json", **bearer(token)},
+                    headers={"Accept": "application/json"},
+                    auth=_show(token),
                     timeout=(CONNECT_S, READ_S),
                     stream=stream,
                 )
@@ -193,6 +194,16 @@ class Http:
             operation=operation,
             detail=detail,
         )
+
+
+def _show(token: str | None) -> Callable[[requests.PreparedRequest], requests.PreparedRequest]:
+    """Return what puts the token on a request; without, requests would look into ~/.netrc."""
+
+    def put(request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers.update(bearer(token))
+        return request
+
+    return put
 
 
 def bearer(token: str | None) -> dict[str, str]:

@@ -61,9 +61,15 @@ class Kube:
     """One namespace of a cluster."""
 
     def __init__(
-        self, url: str, namespace: str, *, backend: str, token: Callable[[str | None], str]
+        self,
+        url: str,
+        namespace: str,
+        *,
+        backend: str,
+        token: Callable[[str | None], str],
+        patience_s: float = 5.0,
     ) -> None:
-        self._http = Http(url, backend=backend, token=token)
+        self._http = Http(url, backend=backend, token=token, patience_s=patience_s)
         self._token = token
         self._pods = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
 

@@ -10,7 +10,14 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from nemo_run._clients.kube import Kube, PodState
-from nemo_run._clients.runai import BACKEND, Kind, Pod, RunAI, Workload
+from nemo_run._clients.runai import (
+    BACKEND,
+    SUBMIT_PATIENCE_S,
+    Kind,
+    Pod,
+    RunAI,
+    Workload,
+)
 from nemo_run.core.execution import _runai_payloads as payloads
 from nemo_run.core.execution._runai_site import Site, stored_secret
 from nemo_run.core.execution._runai_volume import Item, Volume
@@ -40,6 +47,7 @@ def site_of(executor: DGXCloudExecutor) -> Site:
         client_id=executor.client_id,
         secret=stored_secret(executor.base_url, executor.client_id, executor.client_secret),
         project=executor.project_name,
+        patience_s=SUBMIT_PATIENCE_S,
     )
 
 
@@ -177,7 +185,7 @@ def ending(client: RunAI, kube: Kube, workload_id: str, *, replicas: int) -> End
     """Return what can be found out; nothing of it is worth failing for."""
     try:
         pods = client.pods(workload_id)
-    except BackendError as err:
+    except JobNotFoundError as err:
         log.info("%s: its pods are not known: %s", workload_id, err)
         return Ending()
     states = [_pod_state(kube, pod) for pod in pods]

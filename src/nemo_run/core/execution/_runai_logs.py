@@ -106,7 +106,8 @@ def read(
         except BackendUnavailableError as err:
             if not follow:
                 raise
-            log.info("%s: the log is interrupted: %s", workload_id, err)
+            # Also what a job that prints nothing looks like.
+            log.debug("%s: the log is interrupted: %s", workload_id, err)
             over = False
         if over:
             if not pods and not any(at.stamp for at in positions.values()):

@@ -74,7 +74,8 @@ def render(
     variables = {"PYTHONUNBUFFERED": "1", "TORCHX_MAX_RETRIES": str(max_retries), **env}
     exports = [_shell.export(key, value) for key, value in variables.items()]
     place = _PLACE.format(dir=_shell.render([directory]))
-    parts = [_HEAD.format(name=name), *(f"{line}\n" for line in exports), f"{_RANK}\n", place]
+    title = name.encode("unicode_escape").decode()  # a comment ends with its line
+    parts = [_HEAD.format(name=title), *(f"{line}\n" for line in exports), f"{_RANK}\n", place]
     if fault_tolerance is not None:
         parts.append(_fault_tolerance(fault_tolerance))
     parts.append(_RUN.format(command=_shell.render(argv)))

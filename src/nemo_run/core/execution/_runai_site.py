@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from nemo_run._clients.kube import Kube
@@ -13,11 +13,14 @@ from nemo_run._credentials import CredentialStore, is_reference, resolve
 from nemo_run.core.execution._runai_volume import MountedVolume, Volume, WorkspaceVolume
 from nemo_run.exceptions import ConfigError, SubmitError
 
-_clients: dict[tuple[str, str, str], RunAI] = {}
+PATIENCE_S = 5.0
+"""How long to try while looking; whoever looks will look again."""
+
+_clients: dict[tuple[str, str, str, float], RunAI] = {}
 _lock = threading.Lock()
 
 
-def connect(base_url: str, client_id: str, secret: str) -> RunAI:
+def connect(base_url: str, client_id: str, secret: str, *, patience_s: float = PATIENCE_S) -> RunAI:
     """Return the client for an application of Run:ai, the same one each time.
 
     ``secret`` is one, or a reference to one, or empty where it is kept in ``credentials.json``.
@@ -33,9 +36,9 @@ def connect(base_url: str, client_id: str, secret: str) -> RunAI:
         return found
 
     with _lock:
-        key = (base_url, client_id, secret)
+        key = (base_url, client_id, secret, patience_s)
         if key not in _clients:
-            _clients[key] = RunAI(base_url, client_id, ask)
+            _clients[key] = RunAI(base_url, client_id, ask, patience_s=patience_s)
         return _clients[key]
 
 
@@ -45,7 +48,8 @@ class Site:
 
     Attributes:
         secret: a reference, or empty where the secret is kept in ``credentials.json``.
-        project: its name; the other three are known once it was looked up.
+        project: its name; the next three are known once it was looked up.
+        patience_s: how long to try through an outage. Not stored.
     """
 
     base_url: str
@@ -56,19 +60,37 @@ class Site:
     project_id: str = ""
     cluster_id: str = ""
     namespace: str = ""
+    patience_s: float = PATIENCE_S
 
     @classmethod
     def from_where(cls, where: Mapping[str, str]) -> Site:
-        return cls(**{name: where.get(name, "") for name in cls.__dataclass_fields__})
+        return cls(
+            base_url=where["base_url"],
+            kube_url=where["kube_url"],
+            client_id=where["client_id"],
+            secret=where["secret"],
+            project=where["project"],
+            project_id=where["project_id"],
+            cluster_id=where["cluster_id"],
+            namespace=where["namespace"],
+        )
 
     def to_where(self) -> dict[str, str]:
-        return asdict(self)
+        where = asdict(self)
+        del where["patience_s"]
+        return where
 
     def client(self) -> RunAI:
-        return connect(self.base_url, self.client_id, self.secret)
+        return connect(self.base_url, self.client_id, self.secret, patience_s=self.patience_s)
 
     def kube(self) -> Kube:
-        return Kube(self.kube_url, self.namespace, backend=BACKEND, token=self.client().token)
+        return Kube(
+            self.kube_url,
+            self.namespace,
+            backend=BACKEND,
+            token=self.client().token,
+            patience_s=self.patience_s,
+        )
 
     def found(self) -> Site:
         """Return this with the ids of the project.
@@ -77,12 +99,8 @@ class Site:
             SubmitError: there is no such project.
         """
         project = find_project(self.client(), self.project)
-        return Site(
-            base_url=self.base_url,
-            kube_url=self.kube_url,
-            client_id=self.client_id,
-            secret=self.secret,
-            project=project.name,
+        return replace(
+            self,
             project_id=project.id,
             cluster_id=project.cluster_id,
             namespace=project.namespace,
@@ -109,7 +127,13 @@ class Site:
         if mounted:
             return MountedVolume()
         return WorkspaceVolume(
-            self.client(), self.kube(), self.as_project, pvcs=pvcs, security=security, home=home
+            self.client(),
+            self.kube(),
+            self.as_project,
+            pvcs=pvcs,
+            security=security,
+            home=home,
+            patience_s=self.patience_s,
         )
 
 

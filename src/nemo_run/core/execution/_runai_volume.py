@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 
 READY_S = 600.0
 """How long a workspace may take to start, say while its image is fetched."""
-TRIES = 4
 _POLL_S = (0.1, 5.0)
 _BLOCK = 1 << 20
 _PROGRESS_S = 5.0
@@ -132,6 +131,7 @@ class WorkspaceVolume:
         pvcs: Sequence[Mapping[str, Any]],
         security: Mapping[str, Any],
         home: str,
+        patience_s: float,
         ready_s: float = READY_S,
     ) -> None:
         """``home`` is our directory on the volume, its path without blanks or quotes."""
@@ -140,6 +140,7 @@ class WorkspaceVolume:
         self._project = project
         self._pvcs = pvcs
         self._security = security
+        self._patience_s = patience_s
         self._ready_s = ready_s
         self._prefix = payloads.mover_prefix(pvcs, security)
         self._used = str(PurePosixPath(home) / ".dgx_cloud" / self._prefix)
@@ -173,15 +174,15 @@ class WorkspaceVolume:
 
     def _with_pod(self, act: Callable[[str], Any]) -> Any:
         """Call ``act`` with the name of a pod, again with another where it was just ending."""
-        for left in reversed(range(TRIES)):
+        deadline = time.monotonic() + self._patience_s
+        while True:
             try:
                 return act(self._pod())
             except (BackendUnavailableError, JobNotFoundError) as err:
-                if not left:
+                if time.monotonic() > deadline:
                     raise
                 log.info("%s; trying again", err)
                 time.sleep(1.0)
-        raise AssertionError("unreachable")
 
     def _pod(self) -> str:
         workspace = self._workspace()

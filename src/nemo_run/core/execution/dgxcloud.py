@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_strange: set[str] = set()
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./-]*")
 
 
@@ -54,7 +55,8 @@ class DGXCloudState(Enum):
         try:
             return cls(phase)
         except ValueError:
-            if phase:
+            if phase and phase not in _strange:
+                _strange.add(phase)
                 logger.warning("Run:ai has a phase %r that is not known here", phase)
             return cls.UNKNOWN
 

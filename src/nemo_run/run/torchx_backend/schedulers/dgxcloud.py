@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -81,7 +81,7 @@ class DGXRequest:
         name: of the workload; no other submission has it.
     """
 
-    app: AppDef
+    app: AppDef = field(repr=False)  # has the environment in it
     executor: DGXCloudExecutor
     cmd: list[str]
     name: str

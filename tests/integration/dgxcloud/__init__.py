@@ -1,0 +1,1 @@
+"""Jobs on an emulated DGX Cloud."""
