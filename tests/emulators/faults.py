@@ -20,16 +20,18 @@ class Fault:
     Attributes:
         method: of the requests that meet it; empty for any.
         path: a pattern, searched in the path.
-        times: how often; None for until it is removed.
+        skip: how many of those it lets pass first.
+        times: how often after that; None for until it is removed.
         status: answer with this.
         drop: close the connection instead of answering.
         handled: do what was asked before answering with ``status`` or closing the connection.
-        delay_s: answer later.
+        delay_s: answer later: what was asked is done then, or before where ``handled``.
         cut_after: close the connection after so many bytes of the body.
     """
 
     method: str = ""
     path: str = ""
+    skip: int = 0
     times: int | None = None
     status: int | None = None
     message: str = "injected fault"
@@ -81,6 +83,9 @@ class Faults:
         with self._lock:
             for fault in reversed(self._active):
                 if fault.applies(method, path):
+                    if fault.skip:
+                        fault.skip -= 1
+                        continue
                     fault.met += 1
                     if fault.times is not None and fault.met >= fault.times:
                         self._active.remove(fault)

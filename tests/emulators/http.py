@@ -194,7 +194,7 @@ class _Connection(BaseHTTPRequestHandler):
         )
         owner.seen.append(request)
         fault = owner.faults.take(request.method, request.path)
-        if fault is not None and fault.delay_s:
+        if fault is not None and fault.delay_s and not fault.handled:
             owner.faults.sleep(fault.delay_s)
         if fault is not None and fault.status and not fault.handled:
             self._send(Response(owner.error_body(fault.status, fault.message), fault.status))
@@ -203,6 +203,8 @@ class _Connection(BaseHTTPRequestHandler):
             _cut(self.connection)
             return
         response = self._answer(owner, request)
+        if fault is not None and fault.delay_s and fault.handled:
+            owner.faults.sleep(fault.delay_s)
         if fault is not None and fault.drop:
             _cut(self.connection)
             return

@@ -55,8 +55,8 @@ class JobLog:
                 pass  # the next question waits until there is an answer
             time.sleep(0.2)
 
-    def exit_code(self) -> int | None:
-        """Return how the program ended at the last attempt, where its log tells."""
+    def end(self) -> tuple[int, int] | None:
+        """Return when (in ns) and with which code the last attempt ended, where its log tells."""
         replicas = self._replicas()
         deadline = time.monotonic() + STORE_LAG_S
         while replicas:
@@ -67,9 +67,11 @@ class JobLog:
                 end_ns=time.time_ns(),
                 text=self._mark.text,
             )
-            codes = [code for line in found if (code := self._mark.code(line.text)) is not None]
-            if codes or time.monotonic() > deadline:
-                return codes[-1] if codes else None
+            for line in reversed(found):
+                if (code := self._mark.code(line.text)) is not None:
+                    return line.time_ns, code
+            if time.monotonic() > deadline:
+                return None
             time.sleep(0.5)
         return None
 

@@ -206,16 +206,14 @@ class LeptonScheduler(
         )
 
     def _exit_code(self, job: Job) -> int | None:
-        """Return the code of the first replica that says how it failed."""
-        for index in range(job.size):
-            try:
-                code = JobLog(self._client, job.id, index).exit_code()
-            except BackendError as err:
-                log.debug("%s: no exit code: %s", job.id, err)
-                return None
-            if code:
-                return code
-        return None
+        """Return the code of the replica that failed first; the others are ended for it."""
+        try:
+            ends = [JobLog(self._client, job.id, index).end() for index in range(job.size)]
+        except BackendError as err:
+            log.debug("%s: no exit code: %s", job.id, err)
+            return None
+        failures = sorted(end for end in ends if end is not None and end[1] != 0)
+        return failures[0][1] if failures else None
 
     def _what_happened(self, job: Job) -> str:
         try:
