@@ -135,7 +135,8 @@ class RunaiEmulator:
         files = {}
         if workload.kind == "distributed":
             peers = [f"{workload.name}-worker-{k}" for k in range(workload.replicas)]
-            files["/etc/hosts"] = "127.0.0.1 localhost\n127.0.0.1 " + " ".join(peers) + "\n"
+            names = ["localhost", socket.gethostname(), *peers]
+            files["/etc/hosts"] = "".join(f"127.0.0.1 {name}\n" for name in names)
             # What Kubeflow's operator tells the workers of an elastic job.
             env |= {
                 "PET_RDZV_BACKEND": "c10d",

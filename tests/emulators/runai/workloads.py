@@ -27,7 +27,7 @@ class Pace:
     pending: float = 0.02
     starting: float = 0.02
     retry: float = 0.1
-    grace: float = 1.5
+    grace: float = 0.8
 
 
 def rfc3339(moment: float) -> str:

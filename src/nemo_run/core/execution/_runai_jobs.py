@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 STOP_S = 120.0
 """How long a workload may take to stop; Kubernetes gives its pods half a minute."""
 _POLL_S = (0.1, 3.0)
+_PLAIN_REASONS = frozenset({"Error", "Completed"})
+"""What Kubernetes says where an exit code says it all."""
 _STOPPED = frozenset({"Stopped", "Completed", "Failed"})
 
 
@@ -188,12 +190,13 @@ def ending(client: RunAI, kube: Kube, workload_id: str, *, replicas: int) -> End
     except JobNotFoundError as err:
         log.info("%s: its pods are not known: %s", workload_id, err)
         return Ending()
-    states = [_pod_state(kube, pod) for pod in pods]
-    last = [state for state in states[-replicas:] if state is not None]
-    bad = next((state for state in last if state.exit_code), last[0] if last else None)
+    # Of the last attempt, the pod that failed first: the others were ended for it.
+    last = sorted(pods[-replicas:], key=lambda pod: pod.completed_at or float("inf"))
+    states = [state for state in (_pod_state(kube, pod) for pod in last) if state is not None]
+    bad = next((state for state in states if state.exit_code), states[0] if states else None)
     return Ending(
         exit_code=bad.exit_code if bad else None,
-        reason=bad.reason if bad else "",
+        reason=bad.reason if bad and bad.reason not in _PLAIN_REASONS else "",
         restarts=max(0, len(pods) - replicas),
         started_at=min((p.started_at for p in pods if p.started_at is not None), default=None),
         ended_at=max((p.completed_at for p in pods if p.completed_at is not None), default=None),

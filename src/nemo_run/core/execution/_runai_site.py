@@ -13,7 +13,7 @@ from nemo_run._credentials import CredentialStore, is_reference, resolve
 from nemo_run.core.execution._runai_volume import MountedVolume, Volume, WorkspaceVolume
 from nemo_run.exceptions import ConfigError, SubmitError
 
-PATIENCE_S = 5.0
+PATIENCE_S = 2.0
 """How long to try while looking; whoever looks will look again."""
 
 _clients: dict[tuple[str, str, str, float], RunAI] = {}

@@ -41,6 +41,7 @@ from nemo_run.run.torchx_backend.schedulers.api import (
 log = logging.getLogger(__name__)
 
 LEGACY_INDEX = ".dgx_jobs.json"
+STOP_PATIENCE_S = 20.0
 
 
 def __getattr__(name: str) -> Any:
@@ -202,16 +203,17 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
         )
 
     def _stop(self, ref: JobRef) -> None:
-        workload = self._to_be_stopped(ref)
+        site = _patient_site(ref)
+        workload = self._to_be_stopped(site.client(), ref)
         if workload is not None:
-            jobs.stop(_site(ref).client(), _kind(ref), workload.id)
+            jobs.stop(site.client(), _kind(ref), workload.id)
 
     def _kill(self, ref: JobRef) -> None:
-        workload = self._to_be_stopped(ref)
+        site, kind = _patient_site(ref), _kind(ref)
+        client, kube = site.client(), site.kube()
+        workload = self._to_be_stopped(client, ref)
         if workload is None:
             return
-        site, kind = _site(ref), _kind(ref)
-        client, kube = site.client(), site.kube()
         pods = client.pods(workload.id)
         try:
             client.suspend(kind, workload.id)
@@ -221,9 +223,8 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
             kube.delete(pod.name, grace_s=0)
         jobs.stop(client, kind, workload.id)
 
-    def _to_be_stopped(self, ref: JobRef) -> Workload | None:
+    def _to_be_stopped(self, client: RunAI, ref: JobRef) -> Workload | None:
         """Return the workload, after telling its launcher if it is not there yet."""
-        client = _site(ref).client()
         workload = _workload(client, ref)
         if workload is None and not ref.native_id:
             _cancelled_mark(ref).touch(mode=0o600)
@@ -325,6 +326,11 @@ def _where(request: DGXRequest, site: Site) -> dict[str, str]:
 
 def _site(ref: JobRef) -> Site:
     return Site.from_where(ref.where)
+
+
+def _patient_site(ref: JobRef) -> Site:
+    """Return the site for what should not fail for a short outage."""
+    return replace(_site(ref), patience_s=STOP_PATIENCE_S)
 
 
 def _kind(ref: JobRef) -> Kind:
