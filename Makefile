@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check static unit test bench chaos docs format clean
+.PHONY: help setup demo check static unit test older bench chaos docs format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -13,7 +13,7 @@ help: ## Show what can be made
 setup: $(VENV)/.installed $(VENV)/.system ## Install the package and its tools into a virtual environment of its own
 
 $(VENV)/.installed: pyproject.toml constraints.txt scripts/make-venv.sh
-	scripts/make-venv.sh "$(PYTHON)" "$(VENV)" '.[test,docs]'
+	scripts/make-venv.sh "$(PYTHON)" "$(VENV)" '.[test,docs,lepton]' leptonai==0.47.1
 	touch $@
 
 $(VENV)/.system: scripts/system-packages.sh | $(VENV)/.installed
@@ -41,11 +41,18 @@ unit: setup
 
 test: check .venv-torch/.installed ## Everything: `make check`, then the slow suites against real engines
 	$(PYTEST) -q -m slow tests
+	$(MAKE) --no-print-directory older
 
-# Tests of distributed training need a torch; it is large, so nothing else has it.
-.venv-torch/.installed: scripts/make-venv.sh
-	$(PYTHON) -m venv .venv-torch
-	.venv-torch/bin/python -m pip install --quiet torch==2.13.0 numpy
+older: .venv-lepton-0.27/.installed .venv-torch/.installed ## The Lepton suites with the older generation of the vendor's client
+	.venv-lepton-0.27/bin/python -m pytest -q -k lepton tests/contract tests/emulators tests/integration/lepton
+
+# Real torch, for tests of distributed training; it is large, so nothing else has it.
+.venv-torch/.installed: pyproject.toml constraints.txt scripts/make-venv.sh
+	scripts/make-venv.sh "$(PYTHON)" .venv-torch '.' torch==2.13.0 numpy
+	touch $@
+
+.venv-lepton-0.27/.installed: pyproject.toml constraints.txt scripts/make-venv.sh
+	scripts/make-venv.sh "$(PYTHON)" .venv-lepton-0.27 '.[test]' leptonai==0.27.3
 	touch $@
 
 chaos: setup ## Kill everything involved at 200 random moments; nothing may be lost
@@ -62,4 +69,4 @@ format: setup ## Rewrite the sources the way `make check` wants them
 	$(BIN)/ruff check --fix .
 
 clean: ## Remove what was built
-	rm -rf $(VENV) .venv-demo .venv-torch .bench build dist docs/_build docs/apidocs .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-* .bench build dist docs/_build docs/apidocs .mypy_cache .ruff_cache .pytest_cache

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# make-venv.sh PYTHON DIR REQUIREMENT: a virtual environment with the tested versions.
+# make-venv.sh PYTHON DIR REQUIREMENT [PACKAGE...]: a virtual environment with the tested versions.
 set -euo pipefail
 python=$1 dir=$2 requirement=$3
+shift 3
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
     echo "nemo_run needs Python 3.10 or newer; $python is $("$python" --version 2>&1). Set PYTHON=." >&2
@@ -20,4 +21,4 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
 fi
 [ -x "$dir/bin/python" ] || "$python" -m venv "$dir"
 export PIP_DISABLE_PIP_VERSION_CHECK=1
-"$dir/bin/python" -m pip install --quiet -c constraints.txt -e "$requirement"
+"$dir/bin/python" -m pip install --quiet -c constraints.txt -e "$requirement" "$@"
