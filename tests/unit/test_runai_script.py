@@ -45,7 +45,6 @@ def outcome(process: subprocess.Popen[str]) -> tuple[int, str]:
 @pytest.mark.parametrize("code", [0, 1, 3, 127, 255])
 def test_it_ends_with_the_code_of_the_task(directory: Path, code: int) -> None:
     assert outcome(start(directory, ["bash", "-c", f"exit {code}"])) == (code, "")
-    assert (directory / "exit_job-worker-3").read_text() == f"{code}\n"
 
 
 def test_what_is_printed_goes_to_the_log_and_to_the_volume(directory: Path) -> None:

@@ -50,7 +50,6 @@ done
 exec 4>&-
 (sleep 5; kill "$tee") >/dev/null 2>&1 &
 wait "$tee"
-printf '%s\\n' "$code" > "$dir/exit_$HOSTNAME"
 exit "$code"
 """
 

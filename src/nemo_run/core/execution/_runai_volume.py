@@ -132,7 +132,6 @@ class WorkspaceVolume:
         security: Mapping[str, Any],
         home: str,
         patience_s: float,
-        ready_s: float = READY_S,
     ) -> None:
         """``home`` is our directory on the volume, its path without blanks or quotes."""
         self._client = client
@@ -141,7 +140,6 @@ class WorkspaceVolume:
         self._pvcs = pvcs
         self._security = security
         self._patience_s = patience_s
-        self._ready_s = ready_s
         self._prefix = payloads.mover_prefix(pvcs, security)
         self._used = str(PurePosixPath(home) / ".dgx_cloud" / self._prefix)
 
@@ -186,7 +184,7 @@ class WorkspaceVolume:
 
     def _pod(self) -> str:
         workspace = self._workspace()
-        deadline = time.monotonic() + self._ready_s
+        deadline = time.monotonic() + READY_S
         pause_s, most_s = _POLL_S
         while True:
             if workspace.phase == "Running":
