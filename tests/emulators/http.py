@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -88,7 +89,8 @@ class Server:
     """Serve until stopped; can be started again on the same port.
 
     ``answer`` gets every request that no fault took, and returns a `Response`, or something to
-    send as JSON, or raises `Refused`. ``seen`` keeps the requests in order.
+    send as JSON, or raises `Refused`. ``seen`` keeps the requests in order. ``tls`` counts from
+    the next start on.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class Server:
         self.answer = answer
         self.faults = faults or Faults()
         self.error_body = error_body
+        self.tls: ssl.SSLContext | None = None
         self.seen: list[Request] = []
         self.port = port
         self._http: _Http | None = None
@@ -147,6 +150,8 @@ class _Http(ThreadingHTTPServer):
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         super().__init__(("127.0.0.1", owner.port), _Connection)
+        if owner.tls is not None:
+            self.socket = owner.tls.wrap_socket(self.socket, server_side=True)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:

@@ -1,0 +1,159 @@
+"""Jobs on an emulated Lepton workspace, through the vendor's own client."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from tests.contract.backends import LeptonCluster
+from tests.emulators.lepton import LeptonEmulator
+from torchx.specs import AppState
+
+import nemo_run as run
+
+pytestmark = pytest.mark.slow
+
+
+class TestNodes:
+    def test_every_replica_is_told_apart_and_its_log_can_be_read(
+        self, cluster: LeptonCluster
+    ) -> None:
+        app_id = cluster.schedule(
+            'echo "$NODE_RANK of $NNODES"; getent hosts "$MASTER_ADDR" > /dev/null && echo found',
+            nodes=2,
+        )
+        assert cluster.wait(app_id).state is AppState.SUCCEEDED
+        assert cluster.lines(app_id, k=0) == ["0 of 2\n", "found\n"]
+        assert cluster.lines(app_id, k=1) == ["1 of 2\n", "found\n"]
+        assert cluster.lines(app_id, k=1, should_tail=True) == ["1 of 2\n", "found\n"]
+        (role,) = cluster.scheduler.describe(app_id).roles
+        assert role.num_replicas == 2
+
+    def test_one_node_that_fails_ends_the_job_with_its_code(self, cluster: LeptonCluster) -> None:
+        app_id = cluster.schedule('test "$NODE_RANK" = 0 && sleep 60; exit 7', nodes=2)
+        end = cluster.wait(app_id)
+        assert (end.state, end.exit_code) == (AppState.FAILED, 7)
+
+    def test_arguments_may_name_where_nodes_meet(self, cluster: LeptonCluster) -> None:
+        app_id = cluster.schedule(["echo", "$NODE_RANK", "at $MASTER_ADDR:$MASTER_PORT", "$HOME"])
+        cluster.wait(app_id)
+        assert cluster.lines(app_id) == ["0 at localhost:29400 $HOME\n"]
+
+    def test_commands_of_the_users_run_first(self, cluster: LeptonCluster) -> None:
+        app_id = cluster.schedule(
+            "echo $WORD", pre_launch_commands=["export WORD=before", "echo ready"]
+        )
+        cluster.wait(app_id)
+        assert cluster.lines(app_id) == ["ready\n", "before\n"]
+
+
+class TestStates:
+    def test_a_queued_job_is_pending(
+        self, cluster: LeptonCluster, emulator: LeptonEmulator, tmp_path: Path
+    ) -> None:
+        planned = cluster.plan("true")
+        with emulator.held():
+            # The files must get there first.
+            planned.request.executor.launched_from_cluster = True
+            planned.request.executor.lepton_job_dir = str(tmp_path / "elsewhere")
+            app_id = cluster.scheduler.schedule(planned)
+            status = cluster.status(app_id)
+            assert status is not None
+            assert status.state is AppState.PENDING
+            cluster.cancel(app_id)
+        assert cluster.wait(app_id).state is AppState.CANCELLED
+
+    def test_a_word_nobody_knows_ends_nothing_and_is_logged_once(
+        self,
+        cluster: LeptonCluster,
+        emulator: LeptonEmulator,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        app_id = cluster.schedule("exit 4")
+        job_id = app_id.rpartition("___")[2]
+        emulator.say_state(job_id, "Hibernating")
+        for _ in range(3):
+            status = cluster.status(app_id)
+            assert status is not None
+            assert status.state is AppState.UNKNOWN
+        said = [record for record in caplog.records if job_id in record.getMessage()]
+        assert len(said) == 1
+        del emulator.refused_words[job_id]
+        end = cluster.wait(app_id)
+        assert (end.state, end.exit_code) == (AppState.FAILED, 4)
+
+    @pytest.mark.parametrize(
+        ("script", "state"), [("true", AppState.SUCCEEDED), ("exit 1", AppState.FAILED)]
+    )
+    def test_the_archive_does_not_hide_how_a_job_ended(
+        self,
+        cluster: LeptonCluster,
+        emulator: LeptonEmulator,
+        script: str,
+        state: AppState,
+    ) -> None:
+        app_id = cluster.schedule(script)
+        job = emulator.jobs[app_id.rpartition("___")[2]]
+        job.thread.join(20)
+        emulator.say_state(job.id, "Archived")
+        assert cluster.wait(app_id).state is state
+
+    def test_a_job_has_an_address_for_people(self, cluster: LeptonCluster) -> None:
+        app_id = cluster.schedule("true")
+        cluster.wait(app_id)
+        url = cluster.scheduler.describe(app_id).ui_url
+        assert url.endswith(f"/compute/jobs/detail/{app_id.rpartition('___')[2]}/replicas/list")
+
+
+class TestLogs:
+    def test_the_last_lines_are_waited_for_when_the_store_is_late(
+        self, cluster: LeptonCluster, emulator: LeptonEmulator
+    ) -> None:
+        emulator.log_lag_s = 2
+        app_id = cluster.schedule("for i in 1 2 3; do echo $i; sleep 0.2; done; exit 9")
+        end = cluster.wait(app_id)
+        assert (end.state, end.exit_code) == (AppState.FAILED, 9)
+        assert cluster.lines(app_id, should_tail=True) == ["1\n", "2\n", "3\n"]
+        assert cluster.lines(app_id) == ["1\n", "2\n", "3\n"]
+
+    def test_more_lines_than_one_answer_holds_are_all_there(self, cluster: LeptonCluster) -> None:
+        app_id = cluster.schedule("seq 12000")
+        cluster.wait(app_id)
+        assert cluster.lines(app_id) == [f"{n}\n" for n in range(1, 12001)]
+
+    def test_scripts_for_0_12_can_print_them(
+        self, cluster: LeptonCluster, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        app_id = cluster.schedule("echo one; echo two; exit 1")
+        cluster.wait(app_id)
+        run.LeptonExecutor.logs(app_id, fallback_path=None)
+        assert capsys.readouterr().out == "one\ntwo\n"
+
+
+class TestScriptsFor012:
+    def test_a_job_can_be_launched_asked_about_and_cancelled(
+        self, cluster: LeptonCluster, emulator: LeptonEmulator
+    ) -> None:
+        executor = cluster.assigned("job")
+        assert isinstance(executor, run.LeptonExecutor)
+        job_id, state = executor.launch("My_Job.1", ["sleep", "60"])
+        assert job_id.startswith("my-job-1-")
+        assert state.name in {"Queueing", "Starting", "Running"}
+        executor.cancel(job_id)
+        executor.cancel(job_id)
+        emulator.jobs[job_id].thread.join(10)
+        assert executor.status(job_id).name == "Deleted"
+        assert executor.status("never-there").name == "Unknown"
+
+    def test_a_running_job_can_be_stopped(
+        self, cluster: LeptonCluster, emulator: LeptonEmulator
+    ) -> None:
+        executor = cluster.assigned("job")
+        assert isinstance(executor, run.LeptonExecutor)
+        job_id, _ = executor.launch("job", ["sleep", "60"])
+        while executor.status(job_id).name != "Running":
+            time.sleep(0.02)
+        executor.stop_job(job_id)
+        emulator.jobs[job_id].thread.join(10)
+        assert executor.status(job_id).name == "Stopped"

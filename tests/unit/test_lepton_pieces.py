@@ -1,0 +1,194 @@
+"""What the Lepton executor works out before it asks anybody."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from torchx.specs import AppState
+
+from nemo_run._clients.lepton import job_states
+from nemo_run.core.execution import _lepton_mover as mover
+from nemo_run.core.execution._lepton_script import ExitMark, exit_mark, job_name, launch_script
+from nemo_run.run.torchx_backend.schedulers import lepton
+
+TAKEN = re.compile(r"[a-z][a-z0-9-]{0,34}[a-z0-9]")
+
+
+class TestNames:
+    @given(st.text(), st.text(min_size=1))
+    def test_every_name_becomes_one_that_lepton_takes(self, name: str, tag: str) -> None:
+        assert TAKEN.fullmatch(job_name(name, tag))
+        assert not job_name(name, tag).endswith("by-lepton")
+
+    def test_the_same_name_and_tag_give_the_same(self) -> None:
+        assert job_name("train", "nr-1") == job_name("train", "nr-1")
+
+    def test_what_is_cut_off_still_tells_apart(self) -> None:
+        names = {job_name("x" * 40 + str(number), "nr-1") for number in range(100)}
+        assert len(names) == 100
+        assert job_name("a.b", "nr-1") != job_name("a_b", "nr-1")
+
+    def test_people_recognise_their_name(self) -> None:
+        assert job_name("Pretrain_7B.v2", "nr-1").startswith("pretrain-7b-v2-")
+
+
+class TestStates:
+    def test_every_state_of_the_vendor_is_mapped(self) -> None:
+        assert {state.name for state in job_states()} <= lepton._STATES.keys()
+        assert lepton.LEPTON_STATES.keys() == set(job_states())
+
+    def test_the_states_of_0_12_mean_what_they_meant(self) -> None:
+        meant = {
+            "Starting": AppState.PENDING,
+            "Running": AppState.RUNNING,
+            "Failed": AppState.FAILED,
+            "Completed": AppState.SUCCEEDED,
+            "Deleting": AppState.RUNNING,
+            "Restarting": AppState.PENDING,
+            "Archived": AppState.SUCCEEDED,
+            "Stopped": AppState.CANCELLED,
+            "Stopping": AppState.CANCELLED,
+        }
+        known = {state.name: app_state for state, app_state in lepton.LEPTON_STATES.items()}
+        assert {name: known[name] for name in meant} == meant
+
+    def test_waiting_is_pending_and_not_knowing_is_not_failing(self) -> None:
+        states = job_states()
+        for name in ("Queueing", "Awaiting", "PendingRetry"):
+            assert lepton.LEPTON_STATES[states[name]] is AppState.PENDING
+        assert lepton.LEPTON_STATES[states.Unknown] is AppState.UNKNOWN
+        assert lepton.LEPTON_STATES[states("a word of tomorrow")] is AppState.UNKNOWN
+
+
+def run_script(
+    tmp_path: Path, command: list[str], env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a launch script here, with a directory instead of /nemo_run."""
+    text = launch_script(command, job_id="job-1", job_dir=str(tmp_path / "job"))
+    (tmp_path / "job").mkdir()
+    text = text.replace("/nemo_run", str(tmp_path / "link"))
+    return subprocess.run(
+        ["bash", "-c", text],
+        env={"PATH": os.environ["PATH"], **(env or {})},
+        capture_output=True,
+        text=True,
+    )
+
+
+class TestScript:
+    @pytest.mark.parametrize("code", [0, 1, 3, 255])
+    def test_it_ends_as_the_command_did_and_says_so(self, tmp_path: Path, code: int) -> None:
+        done = run_script(tmp_path, ["bash", "-c", f"echo out; exit {code}"])
+        assert done.returncode == code
+        out, mark = done.stdout.splitlines()
+        assert out == "out"
+        assert ExitMark("job-1").code(mark) == code
+
+    def test_it_runs_where_the_code_is(self, tmp_path: Path) -> None:
+        done = run_script(tmp_path, ["pwd", "-P"])
+        assert done.stdout.splitlines()[0] == str(tmp_path / "job" / "code")
+
+    def test_several_nodes_meet_at_the_first(self, tmp_path: Path) -> None:
+        done = run_script(
+            tmp_path,
+            ["echo", "$MASTER_ADDR:$MASTER_PORT $NODE_RANK/$NNODES"],
+            {
+                "LEPTON_JOB_NAME": "j",
+                "LEPTON_JOB_TOTAL_WORKERS": "4",
+                "LEPTON_JOB_WORKER_INDEX": "2",
+                "LEPTON_SUBDOMAIN": "j-svc",
+            },
+        )
+        assert done.stdout.splitlines()[0] == "j-0.j-svc:29400 2/4"
+
+    def test_what_the_user_set_counts(self, tmp_path: Path) -> None:
+        env = {"MASTER_PORT": "1234", "MASTER_ADDR": "mine"}
+        done = run_script(tmp_path, ["echo", "$MASTER_ADDR:$MASTER_PORT"], env)
+        assert done.stdout.splitlines()[0] == "mine:1234"
+
+    def test_nothing_is_downloaded(self) -> None:
+        text = launch_script(["true"], job_id="job-1", job_dir="/x")
+        assert not re.search(r"wget|curl|https?://", text)
+
+
+class TestMark:
+    def test_it_is_taken_out_of_the_log(self) -> None:
+        mark = ExitMark("job-1")
+        assert mark.strip(exit_mark("job-1", "3") + "\n") == ""
+        assert mark.strip("no newline" + exit_mark("job-1", "3") + "\n") == "no newline"
+
+    def test_what_others_print_is_left_alone(self) -> None:
+        mark = ExitMark("job-1")
+        for line in (exit_mark("job-2", "3") + "\n", exit_mark("job-1", "3") + " quoted\n"):
+            assert mark.code(line) is None
+            assert mark.strip(line) == line
+
+
+class TestParts:
+    @given(st.binary(max_size=3 * mover.PART_BYTES + 5))
+    def test_parts_make_the_archive_again(self, archive: bytes) -> None:
+        joined = b"".join(
+            base64.b64decode("".join(environment.values())) for environment in mover.parts(archive)
+        )
+        assert joined == archive
+
+    def test_no_part_is_too_large_for_a_job_or_a_process(self) -> None:
+        for environment in mover.parts(os.urandom(2 * mover.PART_BYTES + 17)):
+            assert len(environment) <= mover.VARIABLES
+            assert all(len(value) < 128 * 1024 for value in environment.values())
+            assert sum(map(len, environment.values())) < 600_000
+
+    def test_the_archive_holds_the_directory_and_not_who_owned_it(self, tmp_path: Path) -> None:
+        (tmp_path / "code").mkdir()
+        (tmp_path / "code" / "a b.py").write_text("x")
+        (tmp_path / "code" / "link").symlink_to("a b.py")
+        (tmp_path / "job.tar.gz").write_text("left out")
+        packed = mover.pack(tmp_path, without=["job.tar.gz"])
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            entries = archive.getmembers()
+        assert [entry.name for entry in entries] == ["code", "code/a b.py", "code/link"]
+        assert {(entry.uid, entry.uname) for entry in entries} == {(0, "")}
+
+
+BROKEN = {
+    "is missing": "raise ModuleNotFoundError(\"No module named 'leptonai'\", name='leptonai')",
+    "is broken": "raise ImportError('cannot import name x')",
+}
+
+
+@pytest.mark.parametrize("how", BROKEN.values(), ids=BROKEN)
+def test_without_the_vendors_client_only_lepton_does_not_work(tmp_path: Path, how: str) -> None:
+    (tmp_path / "leptonai").mkdir()
+    (tmp_path / "leptonai" / "__init__.py").write_text(how)
+    code = """
+import nemo_run as run
+from nemo_run.exceptions import MissingDependencyError
+from nemo_run.run.torchx_backend.schedulers.lepton import create_scheduler, LEPTON_JOB_DIRS
+
+for name in run.__all__:
+    getattr(run, name)
+executor = run.LeptonExecutor(container_image="i", nemo_run_dir="/d")
+create_scheduler("s")
+try:
+    executor.status("job")
+except MissingDependencyError as err:
+    print(err)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "pip install 'nemo_run[lepton]'" in done.stdout
