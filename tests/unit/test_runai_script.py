@@ -69,8 +69,13 @@ def test_without_code_it_starts_in_the_directory_of_the_job(directory: Path) -> 
 def test_the_environment_is_as_given(directory: Path) -> None:
     show = 'printf "%s|" "$A" "$GROUP_RANK" "$PYTHONUNBUFFERED" "$TORCHX_MAX_RETRIES"'
     env = {"A": 'it\'s $HOME; "x"\nand `date`'}
-    code, output = outcome(start(directory, ["bash", "-c", show], env=env, max_retries=4))
+    process = start(directory, ["bash", "-c", show], env=env, nodes=4, max_retries=4)
+    code, output = outcome(process)
     assert (code, output) == (0, f"{env['A']}|3|1|4|")
+
+
+def test_the_only_node_is_the_first_whatever_its_pod_is_called(directory: Path) -> None:
+    assert outcome(start(directory, ["bash", "-c", "echo $GROUP_RANK"])) == (0, "0\n")
 
 
 def test_a_task_may_choose_what_we_set(directory: Path) -> None:

@@ -111,22 +111,26 @@ class Kube:
             CommandError: it failed; says what it wrote to stderr.
             BackendUnavailableError: the connection was lost; it may have been run.
         """
-        with self._connect(name, argv) as connection:
-            sender = threading.Thread(target=_send, args=(connection, stdin), daemon=True)
-            sender.start()
-            errors = b""
-            try:
-                while (message := _next_message(connection, sender)) is not None:
-                    channel, data = message[0], message[1:]
-                    if channel == _STDOUT and data:
-                        yield data
-                    elif channel == _STDERR:
-                        errors = (errors + data)[-4000:]
-                    elif channel == _STATUS:
-                        self._check(data, errors)
-                        return
-            except OSError as err:
-                raise self._lost(name, str(err)) from err
+        connection = self._connect(name, argv)
+        sender = threading.Thread(target=_send, args=(connection, stdin), daemon=True)
+        sender.start()
+        errors = b""
+        try:
+            while (message := _next_message(connection, sender)) is not None:
+                channel, data = message[0], message[1:]
+                if channel == _STDOUT and data:
+                    yield data
+                elif channel == _STDERR:
+                    errors = (errors + data)[-4000:]
+                elif channel == _STATUS:
+                    self._check(data, errors)
+                    return
+        except OSError as err:
+            raise self._lost(name, str(err)) from err
+        finally:
+            connection.close()
+            # Nobody reads ``stdin`` any more when the caller goes on.
+            sender.join()
         raise self._lost(name, "no status came")
 
     def _connect(self, name: str, argv: Sequence[str]) -> WebSocket:

@@ -10,12 +10,8 @@ import socket
 import ssl
 import struct
 from collections.abc import Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING
+from contextlib import suppress
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
@@ -59,15 +55,10 @@ class WebSocket:
             self._socket.close()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the connection; a call that waits on it in another thread fails."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def wait(self, timeout_s: float) -> bool:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.contract.backends import DGXCloudCluster
@@ -17,7 +18,7 @@ from nemo_run.core.execution.dgxcloud import DGXCloudExecutor
 from nemo_run.exceptions import ConfigError, SubmitError
 
 
-def job_with_code(cluster: DGXCloudCluster, **settings: object) -> DGXCloudExecutor:
+def job_with_code(cluster: DGXCloudCluster, **settings: Any) -> DGXCloudExecutor:
     executor = cluster.assigned("job", **settings)
     assert isinstance(executor, DGXCloudExecutor)
     code = Path(executor.job_dir) / "code"
@@ -65,6 +66,7 @@ class TestThroughAWorkspace:
         self, cluster: DGXCloudCluster, emulator: RunaiEmulator
     ) -> None:
         executor = cluster.assigned("job")
+        assert isinstance(executor, DGXCloudExecutor)
         code = Path(executor.job_dir) / "code"
         code.mkdir()
         (code / "big").write_bytes(os.urandom(3_000_000))
@@ -157,23 +159,52 @@ class TestThroughAWorkspace:
         assert cluster.lines(app_id) == ["up\n"]
 
 
+class TestWrittenOnce:
+    @pytest.mark.parametrize("mounted", [False, True])
+    def test_files_that_a_job_may_be_using_are_not_touched(
+        self, cluster: DGXCloudCluster, emulator: RunaiEmulator, mounted: bool
+    ) -> None:
+        settings: dict[str, Any] = {}
+        if mounted:
+            settings = from_the_cluster(emulator)
+        executor = job_with_code(cluster, **settings)
+        planned = cluster.scheduler.submit_dryrun(
+            cluster.app("./run.sh", executor=executor), executor
+        )
+        app_id = cluster.scheduler.schedule(planned)
+        cluster.wait(app_id)
+        (job,) = emulator.jobs()
+        (there,) = emulator.volume("work").rglob("run.sh")
+        before = there.stat()
+        # As after a launcher that was killed before it had created the workload.
+        del emulator.workloads[job.id]
+        cluster.scheduler.schedule(planned)
+        after = there.stat()
+        assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+        assert len(emulator.jobs()) == 1
+
+
+def from_the_cluster(emulator: RunaiEmulator) -> dict[str, Any]:
+    volume = emulator.volume("work")
+    return {
+        "launched_from_cluster": True,
+        "pvcs": [{"name": "work", "path": str(volume), "claimName": "work"}],
+        "pvc_nemo_run_dir": str(volume / "nemo_run"),
+    }
+
+
 class TestFromTheCluster:
     """This process is in a pod: the volume is a directory here, under the same path."""
 
     @pytest.fixture
-    def settings(self, emulator: RunaiEmulator) -> dict[str, object]:
-        volume = emulator.volume("work")
-        return {
-            "launched_from_cluster": True,
-            "pvcs": [{"name": "work", "path": str(volume), "claimName": "work"}],
-            "pvc_nemo_run_dir": str(volume / "nemo_run"),
-        }
+    def settings(self, emulator: RunaiEmulator) -> dict[str, Any]:
+        return from_the_cluster(emulator)
 
     def test_jobs_run_without_any_workspace(
         self,
         cluster: DGXCloudCluster,
         emulator: RunaiEmulator,
-        settings: dict[str, object],
+        settings: dict[str, Any],
     ) -> None:
         executor = job_with_code(cluster, **settings)
         app_id = schedule(cluster, executor, "./run.sh; exit 4")
@@ -183,7 +214,7 @@ class TestFromTheCluster:
         assert [w.kind for w in emulator.workloads.values()] == ["trainings"]
 
     def test_logs_are_followed_and_read_after_a_cancel(
-        self, cluster: DGXCloudCluster, settings: dict[str, object]
+        self, cluster: DGXCloudCluster, settings: dict[str, Any]
     ) -> None:
         counting = "for i in 1 2 3; do echo $i; sleep 0.3; done"
         app_id = cluster.schedule(counting, **settings)

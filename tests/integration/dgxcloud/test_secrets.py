@@ -6,6 +6,7 @@ import io
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.contract.backends import DGXCloudCluster
@@ -19,7 +20,10 @@ from nemo_run._credentials import CredentialStore
 from nemo_run.exceptions import ConfigError
 
 TOKEN = "hf_Zx81kQmP0vLr77"
-PLANTED = {"client_secret": CLIENT_SECRET, "env_vars": {"HF_TOKEN": TOKEN, "STEPS": "3"}}
+PLANTED: dict[str, Any] = {
+    "client_secret": CLIENT_SECRET,
+    "env_vars": {"HF_TOKEN": TOKEN, "STEPS": "3"},
+}
 
 
 @pytest.fixture(params=[CLIENT_SECRET, TOKEN], ids=["client_secret", "HF_TOKEN"])

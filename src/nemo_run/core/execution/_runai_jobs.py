@@ -107,11 +107,10 @@ def submit(
         found = client.find(name, site.project_id)
         if found is not None:
             return found
-        items = [
-            Item(path=executor.pvc_job_dir, source=Path(executor.job_dir)),
-            Item(path=script_path(executor, name), text=script),
-        ]
-        volume_of(executor, site).put(items)
+        volume_of(executor, site).put(
+            [Item(path=executor.pvc_job_dir, source=Path(executor.job_dir))],
+            last=Item(path=script_path(executor, name), text=script),
+        )
     except SubmitError:
         raise
     except BackendError as err:

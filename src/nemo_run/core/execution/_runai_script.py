@@ -14,8 +14,9 @@ _HEAD = """\
 # Runs {name} on DGX Cloud. Holds its environment: not for others to read.
 """
 
-# The host name of a pod ends in its number.
+# The host name of a worker ends in its number; that of a single pod in anything.
 _RANK = 'export GROUP_RANK="${HOSTNAME##*[!0-9]}"'
+_ONLY = "export GROUP_RANK=0"
 
 # Only root can make the link. Nothing of ours needs it, but a task may name files by it.
 _PLACE = f"""\
@@ -60,6 +61,7 @@ def render(
     name: str,
     directory: str,
     env: Mapping[str, str],
+    nodes: int = 1,
     max_retries: int = 0,
     fault_tolerance: FaultTolerance | None = None,
 ) -> str:
@@ -76,7 +78,12 @@ def render(
     exports = [_shell.export(key, value) for key, value in variables.items()]
     place = _PLACE.format(dir=_shell.render([directory]))
     title = name.encode("unicode_escape").decode()  # a comment ends with its line
-    parts = [_HEAD.format(name=title), *(f"{line}\n" for line in exports), f"{_RANK}\n", place]
+    parts = [
+        _HEAD.format(name=title),
+        *(f"{line}\n" for line in exports),
+        f"{_RANK if nodes > 1 else _ONLY}\n",
+        place,
+    ]
     if fault_tolerance is not None:
         parts.append(_fault_tolerance(fault_tolerance))
     parts.append(_RUN.format(command=_shell.render(argv)))

@@ -14,13 +14,14 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from nemo_run._clients.http import Conflict
 from nemo_run._clients.kube import Kube
 from nemo_run._clients.runai import BACKEND, Project, RunAI, Workload
+from nemo_run._files import write_whole
 from nemo_run.core.execution import _runai_payloads as payloads
 from nemo_run.exceptions import (
     BackendError,
@@ -51,10 +52,11 @@ class Item:
 
 
 class Volume(Protocol):
-    def put(self, items: Sequence[Item]) -> None:
+    def put(self, items: Sequence[Item], *, last: Item | None = None) -> None:
         """Write all items in one go; files that are there are replaced, not changed.
 
-        Texts are for their owner only.
+        ``last``, a text, is written whole when all else is there. If it is there already, nothing
+        is done: somebody was here before, and a job may be using what they wrote.
         """
         ...
 
@@ -66,24 +68,12 @@ class Volume(Protocol):
 class MountedVolume:
     """A volume that is a directory here."""
 
-    def put(self, items: Sequence[Item]) -> None:
-        for item in items:
-            target = Path(item.path)
+    def put(self, items: Sequence[Item], *, last: Item | None = None) -> None:
+        if last is not None and Path(last.path).exists():
+            return
+        for item in (*items, *([last] if last else [])):
             try:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                if item.source is None:
-                    target.unlink(missing_ok=True)
-                    target.touch(mode=item.mode)
-                    target.write_text(item.text)
-                elif item.source.resolve() != target.resolve():
-                    shutil.copytree(
-                        item.source,
-                        target,
-                        symlinks=True,
-                        ignore=_archives_of(item.source),
-                        copy_function=_replace,
-                        dirs_exist_ok=True,
-                    )
+                self._write(item)
             except OSError as err:
                 raise SubmitError(
                     f"Could not write to {item.path}: {err.strerror or err}. With "
@@ -92,6 +82,21 @@ class MountedVolume:
                     backend=BACKEND,
                     operation="stage",
                 ) from err
+
+    def _write(self, item: Item) -> None:
+        target = Path(item.path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if item.source is None:
+            write_whole(target, item.text.encode(), mode=item.mode)
+        elif item.source.resolve() != target.resolve():
+            shutil.copytree(
+                item.source,
+                target,
+                symlinks=True,
+                ignore=_archives_of(item.source),
+                copy_function=_replace,
+                dirs_exist_ok=True,
+            )
 
     def read(self, directory: str, pattern: str, start: int = 0) -> Iterator[bytes]:
         files = sorted(Path(directory).glob(pattern), key=lambda path: path.stat().st_mtime)
@@ -143,32 +148,34 @@ class WorkspaceVolume:
         self._prefix = payloads.mover_prefix(pvcs, security)
         self._used = str(PurePosixPath(home) / ".dgx_cloud" / self._prefix)
 
-    def put(self, items: Sequence[Item]) -> None:
+    def put(self, items: Sequence[Item], *, last: Item | None = None) -> None:
+        # The end of the input cannot be told, hence the count.
+        extract = 'touch "$2"; [ ! -e "$3" ] || exit 0; head -c "$1" | tar -xzof - -C /'
+        seal = ""
+        if last is not None:
+            extract += ' && mv "$3.part" "$3"'
+            seal = last.path
+            items = [*items, replace(last, path=f"{seal}.part")]
         with tempfile.TemporaryFile() as archive:
             _pack(items, archive)
             size = archive.tell()
 
             def attempt(pod: str) -> None:
                 archive.seek(0)
-                # The end of the input cannot be told, hence the count.
-                extract = 'touch "$2"; head -c "$1" | tar -xzof - -C /'
                 sent = _progress(iter(lambda: archive.read(_BLOCK), b""), size, self._project.name)
-                command = ["sh", "-c", extract, "sh", str(size), self._used]
+                command = ["sh", "-c", extract, "sh", str(size), self._used, seal]
                 for _ in self._kube.run(pod, command, stdin=sent):
                     pass
 
             self._with_pod(attempt)
 
     def read(self, directory: str, pattern: str, start: int = 0) -> Iterator[bytes]:
-        def attempt(pod: str) -> list[bytes]:
-            show = (
-                'touch "$4"; cd "$1" 2>/dev/null || exit 0; '
-                'ls -tr $2 2>/dev/null | while read -r file; do cat "$file"; done | tail -c "+$3"'
-            )
-            command = ["sh", "-c", show, "sh", directory, pattern, str(start + 1), self._used]
-            return list(self._kube.run(pod, command))
-
-        yield from self._with_pod(attempt)
+        show = (
+            'touch "$4"; cd "$1" 2>/dev/null || exit 0; '
+            'ls -tr $2 2>/dev/null | while read -r file; do cat "$file"; done | tail -c "+$3"'
+        )
+        command = ["sh", "-c", show, "sh", directory, pattern, str(start + 1), self._used]
+        yield from self._kube.run(self._with_pod(str), command)
 
     def _with_pod(self, act: Callable[[str], Any]) -> Any:
         """Call ``act`` with the name of a pod, again with another where it was just ending."""

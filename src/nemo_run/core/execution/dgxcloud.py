@@ -317,6 +317,7 @@ class DGXCloudRequest:
             name=" ".join(self.jobs),
             directory=self.executor.pvc_job_dir,
             env=env,
+            nodes=self.executor.nodes,
             max_retries=self.max_retries,
             fault_tolerance=self._fault_tolerance(),
         )

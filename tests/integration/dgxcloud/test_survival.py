@@ -1,0 +1,174 @@
+"""Whoever is killed, and however many start at once: every job is found, and none is twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.contract.backends import ROOT, DGXCloudCluster
+from tests.contract.experiments import states
+from tests.emulators.faults import Fault
+from tests.emulators.runai import RunaiEmulator
+from torchx.specs import AppState
+
+import nemo_run as run
+from nemo_run.exceptions import SubmitError
+
+pytestmark = pytest.mark.slow
+
+TRAININGS = r"/workloads/trainings$"
+
+LAUNCH = """\
+import sys
+from pathlib import Path
+import nemo_run as run
+from tests.contract.backends import DGXCloudCluster
+
+cluster = DGXCloudCluster(Path(sys.argv[1]))
+title, detach = sys.argv[2], len(sys.argv) > 3
+with run.Experiment(title, executor=cluster.executor(), clean_mode=True, log_level="ERROR") as exp:
+    for number in range(3):
+        task = run.Script(inline=f"echo {title} {number} $GROUP_RANK; exit {number}")
+        exp.add(task, name=f"job-{number}")
+    exp.run(sequential=False, detach=detach)
+print(exp._id)
+"""
+
+
+def launch(tmp_path: Path, title: str, *more: str) -> subprocess.Popen[str]:
+    script = tmp_path / f"launch-{title}.py"
+    script.write_text(LAUNCH)
+    return subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path), title, *more],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def until(condition: object, timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+@pytest.mark.timeout(280)
+def test_experiments_that_eight_processes_launch_at_once_are_all_right(
+    cluster: DGXCloudCluster, emulator: RunaiEmulator, tmp_path: Path
+) -> None:
+    titles = [f"{kind}-{number}" for kind in ("red", "blue") for number in range(4)]
+    processes = {title: launch(tmp_path, title) for title in titles}
+    for process in processes.values():
+        process.communicate(timeout=240)
+    for title in titles:
+        exp = run.Experiment.from_title(title)
+        assert states(exp) == {"job-0": "SUCCEEDED", "job-1": "FAILED", "job-2": "FAILED"}
+    assert len(emulator.jobs()) == 24
+    listed = cluster.listed()
+    assert len(listed) == 24
+    said = {
+        "".join(cluster.scheduler.log_iter(app_id, app_id.split("___")[1])) for app_id in listed
+    }
+    assert said == {f"{title} {number} 0\n" for title in titles for number in range(3)}
+    exit_codes = sorted(str(cluster.status(app_id).exit_code) for app_id in listed)  # type: ignore[union-attr]
+    assert exit_codes == ["0"] * 8 + ["1"] * 8 + ["2"] * 8
+    movers = [w for w in emulator.workloads.values() if w.kind == "workspaces"]
+    assert len(movers) <= 2
+
+
+class TestKilledLaunchers:
+    def test_a_job_whose_launcher_was_killed_after_creating_it_is_found_and_not_repeated(
+        self, cluster: DGXCloudCluster, emulator: RunaiEmulator, tmp_path: Path
+    ) -> None:
+        # The job is created, but the answer takes longer than the launcher lives.
+        emulator.faults.add(
+            Fault(method="POST", path=TRAININGS, handled=True, delay_s=30, status=503)
+        )
+        process = launch(tmp_path, "killed")
+        until(lambda: emulator.server.requests("POST", f".*{TRAININGS}"))
+        process.kill()
+        process.communicate()
+        emulator.faults.clear()
+        exp = run.Experiment.from_title("killed")
+        exp.resume()
+        assert states(exp) == {"job-0": "SUCCEEDED", "job-1": "FAILED", "job-2": "FAILED"}
+        assert len(emulator.jobs()) == 3
+
+    def test_a_plan_that_was_submitted_is_not_submitted_again(
+        self, cluster: DGXCloudCluster, emulator: RunaiEmulator
+    ) -> None:
+        planned = cluster.plan("echo once")
+        first = cluster.scheduler.schedule(planned)
+        assert cluster.scheduler.schedule(planned) == first
+        cluster.wait(first)
+        assert len(emulator.jobs()) == 1
+
+    def test_a_job_that_was_created_but_not_recorded_can_be_seen_and_cancelled(
+        self, cluster: DGXCloudCluster, emulator: RunaiEmulator
+    ) -> None:
+        planned = cluster.plan("echo up; sleep 60")
+        app_id = cluster.scheduler.schedule(planned)
+        forget_the_answer(cluster, app_id)
+        status = cluster.status(app_id)
+        assert status is not None
+        assert status.state in (AppState.PENDING, AppState.SUBMITTED, AppState.RUNNING)
+        forget_the_answer(cluster, app_id)
+        cluster.cancel(app_id)
+        (job,) = emulator.jobs()
+        assert job.phase == "Stopped"
+        assert cluster.wait(app_id).state is AppState.CANCELLED
+
+
+def forget_the_answer(cluster: DGXCloudCluster, app_id: str) -> None:
+    """Make the record what it is when a launcher dies before the server's answer."""
+    store = cluster.scheduler._store
+    path = store.path(app_id, "dgx_cloud")
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "ref": None, "state": "UNSUBMITTED"}))
+
+
+class TestCancelledWhileLaunching:
+    def test_a_job_that_is_cancelled_while_its_files_travel_is_never_created(
+        self, cluster: DGXCloudCluster, emulator: RunaiEmulator
+    ) -> None:
+        emulator.faults.add(Fault(path="/exec$", delay_s=20))
+        planned = cluster.plan("echo ran")
+        failures: list[BaseException] = []
+
+        def schedule() -> None:
+            try:
+                cluster.scheduler.schedule(planned)
+            except SubmitError as err:
+                failures.append(err)
+
+        thread = threading.Thread(target=schedule)
+        thread.start()
+        until(lambda: emulator.server.requests("GET", ".*/exec"))
+        (app_id,) = cluster.listed()
+        assert cluster.listed() == {app_id: AppState.UNSUBMITTED}
+        cluster.cancel(app_id)
+        emulator.faults.clear()
+        thread.join(60)
+        assert [str(err) for err in failures] == [
+            "The job was cancelled before its workload was created."
+        ]
+        assert emulator.jobs() == []
+        assert cluster.wait(app_id).state is AppState.CANCELLED
+
+
+def test_a_detached_experiment_outlives_its_launcher(
+    cluster: DGXCloudCluster, emulator: RunaiEmulator, tmp_path: Path
+) -> None:
+    process = launch(tmp_path, "detached", "detach")
+    process.communicate(timeout=60)
+    exp = run.Experiment.from_title("detached")
+    exp.wait()
+    assert states(exp) == {"job-0": "SUCCEEDED", "job-1": "FAILED", "job-2": "FAILED"}
+    assert len(emulator.jobs()) == 3
