@@ -12,6 +12,9 @@ this order:
    it was cancelled, unless every replica had ended with code 0 by then;
 4. UNKNOWN, with the last state in the message. It is not a final state, since an orphan of a dead
    launcher may still run; there is no way to find out.
+
+For jobs in a cloud it kept ``{app id: {...}}``, the app id being experiment, role and the cloud's
+id of the job with ``___`` between them. Those can be asked about at the cloud.
 """
 
 from __future__ import annotations
@@ -47,6 +50,26 @@ def local_jobs(index: Path) -> Iterator[JobRecord]:
         entry = _local_entry(app_id, value)
         if entry is not None:
             yield _local_record(entry, index)
+
+
+def find_cloud_job(index: Path, app_id: str, scheduler: str) -> JobRecord | None:
+    """Return a job of the index ``index`` of a cloud's jobs, or None if it is not in there."""
+    if not isinstance(_read_index(index).get(app_id), dict):
+        return None
+    rest, _, native_id = app_id.rpartition("___")
+    experiment, _, role = rest.partition("___")
+    written_at = index.stat().st_mtime
+    return JobRecord(
+        app_id=app_id,
+        scheduler=scheduler,
+        experiment_id=experiment,
+        roles=(RoleSize(role, 1),),
+        ref=JobRef(native_id=native_id),
+        state="SUBMITTED",
+        submitted_at=written_at,
+        last_seen_at=written_at,
+        job_dir="",
+    )
 
 
 def is_legacy(ref: JobRef | None) -> bool:

@@ -19,7 +19,7 @@ from torchx.specs.api import is_started
 
 from nemo_run.core.execution.base import LogSupportedExecutor
 from nemo_run.exceptions import ConfigError, JobNotFoundError
-from nemo_run.run.torchx_backend.schedulers.api import LogQuery, line_filter
+from nemo_run.run.torchx_backend.schedulers.api import LogQuery, SchedulerMixin, line_filter
 
 if TYPE_CHECKING:
     from nemo_run.run.torchx_backend.runner import Runner
@@ -120,6 +120,12 @@ def print_log_lines(
         exceptions.append(err)
 
 
+def _prints_itself(scheduler: SchedulerMixin[Any, Any]) -> bool:
+    """Tell whether an executor prints logs because its scheduler does not read them."""
+    reads = type(scheduler)._lines is not SchedulerMixin._lines
+    return isinstance(scheduler.EXECUTOR, LogSupportedExecutor) and not reads
+
+
 def follow_all(
     file: TextIO, handles: Sequence[str], runner: Runner, *, regex: str | None = None
 ) -> None:
@@ -174,7 +180,7 @@ def _print_replica(
     named: bool,
 ) -> None:
     scheduler, app_id = runner.scheduler_of(handle)
-    if isinstance(scheduler.EXECUTOR, LogSupportedExecutor) and not regex:
+    if _prints_itself(scheduler) and not regex:
         scheduler.EXECUTOR.logs(app_id, fallback_path=log_path)
         return
     prefix = _prefix(file, f"{query.role}/{query.replica} ") if named else ""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
+from pprint import pprint
 
 import pytest
 from tests.contract.backends import LeptonCluster
@@ -157,3 +159,39 @@ class TestScriptsFor012:
         executor.stop_job(job_id)
         emulator.jobs[job_id].thread.join(10)
         assert executor.status(job_id).name == "Stopped"
+
+
+class TestJobsOf012:
+    def test_a_job_of_its_index_can_be_asked_about(
+        self, cluster: LeptonCluster, emulator: LeptonEmulator, nemorun_home: Path
+    ) -> None:
+        executor = cluster.assigned("job")
+        assert isinstance(executor, run.LeptonExecutor)
+        job_id, _ = executor.launch("old", ["echo", "hi"])
+        app_id = f"title_1___a___b___{job_id}"
+        index = {app_id: {"job_status": "Running", "executor": "..."}}
+        nemorun_home.mkdir(exist_ok=True)
+        (nemorun_home / ".lepton_jobs.json").write_text(json.dumps(index))
+        (role,) = cluster.scheduler.describe(app_id).roles
+        assert role.name == "a___b"
+        assert cluster.wait(app_id).state is AppState.SUCCEEDED
+        assert cluster.lines(app_id) == ["hi\n"]
+        assert cluster.scheduler.describe("title_1___a___other") is None
+
+
+class TestExperiments:
+    def test_functions_run_in_order_and_their_logs_are_printed_with_all_replicas(
+        self, cluster: LeptonCluster, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        executor = cluster.executor(nodes=2)
+        with run.Experiment("lepton", executor=executor, clean_mode=True) as exp:
+            first = exp.add(run.Partial(pprint, "from a function"), name="first")
+            exp.add(run.Script(inline="echo rank $NODE_RANK"), name="second", dependencies=[first])
+            exp.run()
+            capfd.readouterr()
+            exp.logs("first")
+            exp.logs("second")
+        assert exp.status(return_dict=True) is not None
+        shown = capfd.readouterr().err
+        assert shown.count("'from a function'\n") == 2
+        assert shown.count("rank 0\n") == shown.count("rank 1\n") == 1

@@ -220,7 +220,8 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
         info: AppDryRunInfo[RequestT] = self._submit_dryrun(app, cfg)
         for role in app.roles:
             info = role.pre_proc(self.backend, info)
-        info._app = app
+        # What was planned, not what was asked for: a backend may add replicas.
+        info._app = info.planned if isinstance(info, PlannedRun) else app
         return info
 
     def _submit_dryrun(self, app: AppDef, cfg: Any) -> AppDryRunInfo[RequestT]:

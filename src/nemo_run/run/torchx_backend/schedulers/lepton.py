@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,6 +18,7 @@ from torchx.schedulers.api import (
 )
 from torchx.specs import AppDef, AppState, runopts
 
+from nemo_run import _legacy
 from nemo_run._credentials import mask_environment
 from nemo_run._home import get_nemorun_home
 from nemo_run._records import JobRecord, JobRef
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_INDEX = ".lepton_jobs.json"
 STOPPING_S = 120.0
 """How long a job may take to stop before that is reported."""
 
@@ -83,15 +83,19 @@ def __getattr__(name: str) -> Any:
         return {state: _STATES.get(state.name, AppState.UNKNOWN) for state in job_states()}
     if name == "LEPTON_JOB_DIRS":
         # The index file of 0.12, under the home directory of the moment. Only read.
-        return str(Path(get_nemorun_home()) / _INDEX)
+        return str(_index())
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _index() -> Path:
+    return Path(get_nemorun_home()) / ".lepton_jobs.json"
 
 
 @dataclass
 class LeptonRequest:
     """A job to be created: ``name`` is its id in the workspace."""
 
-    app: AppDef
+    app: AppDef = field(repr=False)  # has the environment in it
     executor: LeptonExecutor
     cmd: list[str]
     name: str
@@ -176,6 +180,9 @@ class LeptonScheduler(
         except BackendUnavailableError:
             return JobRef(native_id=job_id)  # it may be there
         return None if found is None else JobRef(native_id=found.id)
+
+    def _legacy_record(self, app_id: str) -> JobRecord | None:
+        return _legacy.find_cloud_job(_index(), app_id, self._scheduler_name())
 
     def _launch(self, request: LeptonRequest) -> JobRef:
         environment = request.app.roles[0].env
