@@ -190,7 +190,7 @@ class RunaiEmulator:
         if body["projectId"] not in PROJECTS.values() or body["clusterId"] != CLUSTER_ID:
             raise Refused(403, "no access to that project")
         with self._lock:
-            for other in self.workloads.values():
+            for other in () if body.get("useGivenNameAsPrefix") else self.workloads.values():
                 same = (other.name, other.body["projectId"]) == (body["name"], body["projectId"])
                 if same and not other.deleted_at:
                     raise Refused(409, f"workload {body['name']} already exists")
