@@ -54,7 +54,7 @@ def local_jobs(index: Path) -> Iterator[JobRecord]:
 
 def find_cloud_job(index: Path, app_id: str, scheduler: str) -> JobRecord | None:
     """Return a job of the index ``index`` of a cloud's jobs, or None if it is not in there."""
-    if not isinstance(_read_index(index).get(app_id), dict):
+    if cloud_entry(index, app_id) is None:
         return None
     rest, _, native_id = app_id.rpartition("___")
     experiment, _, role = rest.partition("___")
@@ -70,6 +70,12 @@ def find_cloud_job(index: Path, app_id: str, scheduler: str) -> JobRecord | None
         last_seen_at=written_at,
         job_dir="",
     )
+
+
+def cloud_entry(index: Path, app_id: str) -> dict[str, Any] | None:
+    """Return what the index ``index`` of a cloud's jobs says of a job, or None."""
+    entry = _read_index(index).get(app_id)
+    return entry if isinstance(entry, dict) else None
 
 
 def is_legacy(ref: JobRef | None) -> bool:

@@ -141,7 +141,7 @@ def read_files(
 
 def files_of(workload: str, replica: int, nodes: int) -> str:
     """Return the pattern of the files that a replica writes on the volume."""
-    return f"log_{workload}-worker-{replica}.out" if nodes > 1 else f"log_{workload}*.out"
+    return f"log_{workload}*worker-{replica}.out" if nodes > 1 else f"log_{workload}*.out"
 
 
 def _from_files(otherwise: Callable[[], Iterator[bytes]], window: Window) -> Iterator[bytes]:

@@ -31,6 +31,7 @@ from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.dgxcloud import DGXCloudExecutor, DGXCloudRequest, DGXCloudState
 from nemo_run.exceptions import JobNotFoundError, SubmitError, UnsupportedError
 from nemo_run.run._names import slug
+from nemo_run.run.torchx_backend.schedulers import _dgxcloud_legacy
 from nemo_run.run.torchx_backend.schedulers.api import (
     TAG,
     JobStatus,
@@ -148,6 +149,10 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
         data = read_whole(_note(record.job_dir, _name_in(record.app_id)))
         return None if data is None else JobRef(native_id="", where=json.loads(data))
 
+    def _legacy_record(self, app_id: str) -> JobRecord | None:
+        index = Path(get_nemorun_home()) / LEGACY_INDEX
+        return _dgxcloud_legacy.find(index, app_id, self._scheduler_name())
+
     def _launch(self, request: DGXRequest) -> JobRef:
         executor, name = request.executor, request.name
         site = jobs.site_of(executor).found()
@@ -240,6 +245,8 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
                 f"A pod has one log for both streams, so {query.stream.name} alone cannot be had."
             )
         site = _site(ref)
+        if not site.project_id:  # of a job that 0.12 submitted
+            site = site.found()
         client = site.client()
         workload = _workload(client, ref)
         if workload is None:
@@ -381,11 +388,7 @@ def _cancelled_mark(ref: JobRef) -> Path:
 
 
 def _was_cancelled(ref: JobRef) -> bool:
-    return not _is_legacy(ref) and _cancelled_mark(ref).exists()
-
-
-def _is_legacy(ref: JobRef) -> bool:
-    return "name" not in ref.where
+    return _cancelled_mark(ref).exists()
 
 
 def _check_wanted(ref: JobRef) -> None:
