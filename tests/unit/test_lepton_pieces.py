@@ -18,7 +18,7 @@ from torchx.specs import AppState
 
 from nemo_run._clients.lepton import job_states
 from nemo_run.core.execution import _lepton_mover as mover
-from nemo_run.core.execution._lepton_script import ExitMark, exit_mark, job_name, launch_script
+from nemo_run.core.execution._lepton_script import ExitMark, job_name, launch_script
 from nemo_run.run.torchx_backend.schedulers import lepton
 
 TAKEN = re.compile(r"[a-z][a-z0-9-]{0,34}[a-z0-9]")
@@ -92,7 +92,7 @@ class TestScript:
         assert done.returncode == code
         out, mark = done.stdout.splitlines()
         assert out == "out"
-        assert ExitMark("job-1").code(mark) == code
+        assert ExitMark("job-1").end(mark) == (0, code)
 
     def test_it_runs_where_the_code_is(self, tmp_path: Path) -> None:
         done = run_script(tmp_path, ["pwd", "-P"])
@@ -121,16 +121,23 @@ class TestScript:
         assert not re.search(r"wget|curl|https?://", text)
 
 
+MARK = "[nemo_run job-1 ended attempt 2 with exit code 3]"
+
+
 class TestMark:
+    def test_it_says_which_attempt_ended_and_how(self) -> None:
+        assert ExitMark("job-1").end(MARK) == (2, 3)
+        assert ExitMark("job-1").words in MARK
+
     def test_it_is_taken_out_of_the_log(self) -> None:
         mark = ExitMark("job-1")
-        assert mark.strip(exit_mark("job-1", "3") + "\n") == ""
-        assert mark.strip("no newline" + exit_mark("job-1", "3") + "\n") == "no newline"
+        assert mark.strip(MARK + "\n") == ""
+        assert mark.strip("no newline" + MARK + "\n") == "no newline"
 
     def test_what_others_print_is_left_alone(self) -> None:
         mark = ExitMark("job-1")
-        for line in (exit_mark("job-2", "3") + "\n", exit_mark("job-1", "3") + " quoted\n"):
-            assert mark.code(line) is None
+        for line in (MARK.replace("job-1", "job-2") + "\n", MARK + " quoted\n"):
+            assert mark.end(line) is None
             assert mark.strip(line) == line
 
 

@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 BACKEND = "lepton"
 TIMEOUT_S = 30
+SILENCE_S = 120
+"""How long a log may say nothing before its stream is opened again."""
 PATIENCE_S = 180.0
 """How long to go on trying what has to be done, while the workspace cannot be reached."""
 
@@ -191,14 +193,17 @@ class Lepton:
         return sorted(replicas, key=lambda replica: replica.created_at)
 
     def log_page(
-        self, job_id: str, replica: str, *, start_ns: int, end_ns: int, text: str = ""
+        self, job_id: str, replica: str = "", *, start_ns: int, end_ns: int, text: str = ""
     ) -> list[LogLine]:
-        """Return stored lines between two times, the latest if there are too many, in order."""
+        """Return stored lines between two times, the latest if there are too many, in order.
+
+        Those of all replicas by default, and only those with ``text`` in them.
+        """
         answer = self._call(
             "logs",
             lambda: self._api.log.get_log(
                 name_or_job=job_id,
-                replica=replica,
+                replica=replica or None,
                 start=start_ns,
                 end=end_ns,
                 limit=PAGE,
@@ -214,13 +219,13 @@ class Lepton:
 
     def log(self, job_id: str, replica: str, *, start_ns: int, end_ns: int) -> list[LogLine]:
         """Return all stored lines between two times."""
-        lines: list[LogLine] = []
+        pages: list[list[LogLine]] = []
         while page := self.log_page(job_id, replica, start_ns=start_ns, end_ns=end_ns):
-            lines = page + lines
+            pages.append(page)
             end_ns = page[0].time_ns
             if len(page) < PAGE or end_ns <= start_ns:
                 break
-        return lines
+        return [line for page in reversed(pages) for line in page]
 
     def log_stream(self, job_id: str, replica: str) -> Iterator[str]:
         """Yield a replica's log from its beginning as it grows, in pieces of any size.
@@ -232,7 +237,7 @@ class Lepton:
         response = self._call(
             "logs",
             lambda: self._api._get(
-                f"/jobs/{job_id}/replicas/{replica}/log", stream=True, timeout=TIMEOUT_S
+                f"/jobs/{job_id}/replicas/{replica}/log", stream=True, timeout=SILENCE_S
             ),
         )
         with response:

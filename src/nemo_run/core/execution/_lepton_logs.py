@@ -8,12 +8,14 @@ where to go on.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 
-from nemo_run._clients.lepton import Job, Lepton, LogLine, Replica
+from nemo_run._clients.lepton import PATIENCE_S, Job, Lepton, LogLine, Replica
 from nemo_run.core.execution._lepton_script import ExitMark
 from nemo_run.exceptions import BackendUnavailableError
 
@@ -24,6 +26,15 @@ STORE_LAG_S = 5.0
 """How long to wait for the last lines of a job that has ended."""
 
 
+@dataclass
+class _Place:
+    """How far a replica's log was read: all in all, and in the store, up to a time."""
+
+    read: int = 0
+    stored: int = 0
+    stored_ns: int = 0
+
+
 class JobLog:
     """The log of replica ``index``."""
 
@@ -32,78 +43,77 @@ class JobLog:
         self._job_id = job_id
         self._mine = re.compile(rf"-{index}(?:-|$)")
         self._mark = ExitMark(job_id)
-        self._read: dict[str, int] = {}
+        self._places: dict[str, _Place] = {}
         self._complete = False
 
     def read(self, since: datetime | None = None, until: datetime | None = None) -> Iterator[str]:
         """Yield the lines there are now."""
         job = self._client.job(self._job_id)
-        yield from self._stored(job, since, until, settle=job.state in ENDED)
+        yield from self._stored(job, since, until)
 
     def follow(self, since: datetime | None = None, until: datetime | None = None) -> Iterator[str]:
-        """Yield lines as they come, until the job has ended and all were read."""
-        while True:
-            # Asked first: what is read after a job has ended is all there is.
-            job = self._client.patiently(lambda: self._client.job(self._job_id))
-            ended = job.state in ENDED
-            try:
-                yield from self._stored(job, since, until, settle=ended)
-                if ended or (until is not None and time.time() > until.timestamp()):
-                    return
-                yield from self._live()
-            except BackendUnavailableError:
-                pass  # the next question waits until there is an answer
-            time.sleep(0.2)
+        """Yield lines as they come, until the job has ended and all were read.
 
-    def end(self) -> tuple[int, int] | None:
-        """Return when (in ns) and with which code the last attempt ended, where its log tells."""
-        replicas = self._replicas()
-        deadline = time.monotonic() + STORE_LAG_S
-        while replicas:
-            found = self._client.log_page(
-                self._job_id,
-                replicas[-1].id,
-                start_ns=1,
-                end_ns=time.time_ns(),
-                text=self._mark.text,
-            )
-            for line in reversed(found):
-                if (code := self._mark.code(line.text)) is not None:
-                    return line.time_ns, code
-            if time.monotonic() > deadline:
-                return None
-            time.sleep(0.5)
-        return None
+        Raises:
+            BackendUnavailableError: the workspace could not be asked for some minutes.
+        """
+        last_heard = time.monotonic()
+        pause_s = 0.2
+        while True:
+            before = self._lines_read()
+            try:
+                # Asked first: what is read after a job has ended is all there is.
+                job = self._client.job(self._job_id)
+                yield from self._stored(job, since, until)
+                last_heard = time.monotonic()
+                if job.state in ENDED or (until and time.time() > until.timestamp()):
+                    return
+            except BackendUnavailableError:
+                if time.monotonic() - last_heard > PATIENCE_S:
+                    raise
+            # Without a stream: the store has the same lines, later.
+            with contextlib.suppress(BackendUnavailableError):
+                yield from self._live()
+            pause_s = 0.2 if self._lines_read() > before else min(pause_s * 1.5, 5)
+            time.sleep(pause_s)
+
+    def _lines_read(self) -> int:
+        return sum(place.read for place in self._places.values())
 
     def _replicas(self) -> list[Replica]:
         found = self._client.replicas(self._job_id)
         return [r for r in found if self._mine.match(r.id.removeprefix(self._job_id))]
 
-    def _stored(
-        self, job: Job, since: datetime | None, until: datetime | None, *, settle: bool
-    ) -> Iterator[str]:
+    def _stored(self, job: Job, since: datetime | None, until: datetime | None) -> Iterator[str]:
+        """Yield what the store has and was not read; of a job that has ended, all there will be."""
         deadline = time.monotonic() + STORE_LAG_S
         while True:
-            replicas = self._replicas()
-            for replica in replicas:
-                lines = self._all_lines(job, replica)
-                for line in lines[self._read.get(replica.id, 0) :]:
-                    self._read[replica.id] = self._read.get(replica.id, 0) + 1
+            for replica in self._replicas():
+                for line in self._news(job, replica):
                     self._note(line.text)
                     if _between(line, since, until):
                         yield from self._shown(line.text + "\n")
-            # One that was told to stop may not have come to its end; others say when they have.
-            if not settle or self._complete or job.state not in ("Completed", "Failed"):
+            # A job that was stopped may not have come to say how it ended.
+            if job.state not in ("Completed", "Failed") or self._complete:
                 return
             if time.monotonic() > deadline:
                 return
             time.sleep(0.5)
 
-    def _all_lines(self, job: Job, replica: Replica) -> list[LogLine]:
-        start = int((job.created_at or 1) * 1e9) - 60 * 10**9
-        return self._client.log(
-            self._job_id, replica.id, start_ns=max(start, 1), end_ns=time.time_ns()
-        )
+    def _news(self, job: Job, replica: Replica) -> list[LogLine]:
+        place = self._places.setdefault(replica.id, _Place())
+        # Clocks differ, so the log may be older than the job.
+        start_ns = place.stored_ns + 1
+        if place.stored_ns == 0 and job.created_at is not None:
+            start_ns = int(job.created_at * 1e9) - 3600 * 10**9
+        found = self._client.log(self._job_id, replica.id, start_ns=start_ns, end_ns=time.time_ns())
+        if not found:
+            return []
+        news = found[max(place.read - place.stored, 0) :]
+        place.stored += len(found)
+        place.stored_ns = found[-1].time_ns
+        place.read = max(place.read, place.stored)
+        return news
 
     def _live(self) -> Iterator[str]:
         """Yield what the container that runs now writes, from where we are."""
@@ -111,7 +121,8 @@ class JobLog:
         if not replicas:
             return
         replica = replicas[-1].id
-        skip = self._read.get(replica, 0)
+        place = self._places.setdefault(replica, _Place())
+        skip = place.read
         rest = ""
         for piece in self._client.log_stream(self._job_id, replica):
             *lines, rest = (rest + piece).split("\n")
@@ -119,17 +130,39 @@ class JobLog:
                 if skip:
                     skip -= 1
                     continue
-                self._read[replica] = self._read.get(replica, 0) + 1
+                place.read += 1
                 self._note(line)
                 yield from self._shown(line + "\n")
 
     def _note(self, line: str) -> None:
-        self._complete = self._mark.code(line) is not None
+        self._complete = self._mark.end(line) is not None
 
     def _shown(self, line: str) -> Iterator[str]:
         text = self._mark.strip(line)
         if text:
             yield text
+
+
+def exit_code(client: Lepton, job: Job) -> int | None:
+    """Return the code of the replica that failed first at the last attempt, where logs tell.
+
+    The others are ended for it, and say so with codes of their own.
+    """
+    mark = ExitMark(job.id)
+    deadline = time.monotonic() + STORE_LAG_S
+    while True:
+        # Whether the server takes these words as they are is not documented.
+        for text in (mark.words, ""):
+            lines = client.log_page(job.id, start_ns=1, end_ns=time.time_ns(), text=text)
+            ends = [end for line in lines if (end := mark.end(line.text)) is not None]
+            last = max((attempt for attempt, _ in ends), default=-1)
+            failures = [code for attempt, code in ends if attempt == last and code]
+            late = time.monotonic() > deadline
+            if failures and (last >= job.restarts or late):
+                return failures[0]
+        if late:
+            return None
+        time.sleep(0.5)
 
 
 def _between(line: LogLine, since: datetime | None, until: datetime | None) -> bool:

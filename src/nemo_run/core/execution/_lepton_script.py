@@ -76,29 +76,33 @@ def launch_script(
             f"{link} && mkdir -p {RUNDIR}/code && cd {RUNDIR}/code || exit 125",
             _RUN.format(command=_shell.render(command, expand=WHERE_NODES_MEET)),
             # Lepton does not tell how a program ended, so the log does.
-            f'echo {_shell.render([exit_mark(job_id, "")])}"$code]"',
+            f'echo "[{_words(job_id)} ${{LEPTON_JOB_FAILURE_COUNT:-0}} with exit code $code]"',
             "exit $code",
             "",
         ]
     )
 
 
-def exit_mark(job_id: str, code: str) -> str:
-    """Return how the last line of a replica's log ends; without its bracket for an empty code."""
-    return f"[nemo_run {job_id} ended with exit code {code}" + ("]" if code else "")
-
-
 class ExitMark:
-    """Tells the exit code of a job's replicas from their logs, and takes it out of them."""
+    """How the last line of a replica's log ends: with attempt and exit code.
+
+    ``words`` are in every mark of the job.
+    """
 
     def __init__(self, job_id: str) -> None:
-        self.text = exit_mark(job_id, "")
-        self._pattern = re.compile(re.escape(self.text) + r"(\d+)\]\n?$")
+        self.words = _words(job_id)
+        text = rf"\[{re.escape(self.words)} (\d+) with exit code (\d+)\]\n?$"
+        self._pattern = re.compile(text)
 
-    def code(self, line: str) -> int | None:
+    def end(self, line: str) -> tuple[int, int] | None:
+        """Return attempt and exit code, or None where ``line`` has no mark."""
         match = self._pattern.search(line)
-        return int(match[1]) if match else None
+        return (int(match[1]), int(match[2])) if match else None
 
     def strip(self, line: str) -> str:
         """Return a line as the program wrote it; empty for one that was only the mark."""
         return self._pattern.sub("", line)
+
+
+def _words(job_id: str) -> str:
+    return f"nemo_run {job_id} ended attempt"

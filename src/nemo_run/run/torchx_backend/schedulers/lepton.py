@@ -23,7 +23,7 @@ from nemo_run._credentials import mask_environment
 from nemo_run._home import get_nemorun_home
 from nemo_run._records import JobRecord, JobRef
 from nemo_run._shell import render
-from nemo_run.core.execution._lepton_logs import ENDED, JobLog
+from nemo_run.core.execution._lepton_logs import ENDED, JobLog, exit_code
 from nemo_run.core.execution._lepton_script import job_name
 from nemo_run.core.execution.base import Executor, ExecutorMacros
 from nemo_run.core.execution.lepton import LeptonExecutor, shown_state
@@ -196,16 +196,16 @@ class LeptonScheduler(
     def _poll(self, ref: JobRef) -> JobStatus:
         job = self._client.job(ref.native_id)
         state, message = _outcome(job)
-        exit_code = None
+        code = None
         if state is AppState.SUCCEEDED:
-            exit_code = 0
+            code = 0
         elif state is AppState.FAILED:
-            exit_code = self._exit_code(job)
-            message = message or ("" if exit_code is not None else self._what_happened(job))
+            code = self._exit_code(job)
+            message = message or ("" if code is not None else self._what_happened(job))
         return JobStatus(
             state=state,
             message=message,
-            exit_code=exit_code,
+            exit_code=code,
             url=self._client.job_url(job.id),
             restarts=job.restarts,
             started_at=job.created_at,
@@ -213,14 +213,11 @@ class LeptonScheduler(
         )
 
     def _exit_code(self, job: Job) -> int | None:
-        """Return the code of the replica that failed first; the others are ended for it."""
         try:
-            ends = [JobLog(self._client, job.id, index).end() for index in range(job.size)]
+            return exit_code(self._client, job)
         except BackendError as err:
             log.debug("%s: no exit code: %s", job.id, err)
             return None
-        failures = sorted(end for end in ends if end is not None and end[1] != 0)
-        return failures[0][1] if failures else None
 
     def _what_happened(self, job: Job) -> str:
         try:
