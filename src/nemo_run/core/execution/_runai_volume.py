@@ -159,6 +159,7 @@ class WorkspaceVolume:
         with tempfile.TemporaryFile() as archive:
             _pack(items, archive)
             size = archive.tell()
+            log.info("sending %.1f MB to project %s", size / 1e6, self._project.name)
 
             def attempt(pod: str) -> None:
                 archive.seek(0)
@@ -202,10 +203,12 @@ class WorkspaceVolume:
                 raise JobNotFoundError(f"Workspace {workspace.name} has just ended")
             elif workspace.phase in _BROKEN or time.monotonic() > deadline:
                 self._give_up(workspace)
-            log.info("waiting for workspace %s, which is %s", workspace.name, workspace.phase)
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.5, most_s)
+            before = workspace.phase
             workspace = self._client.get("workspaces", workspace.id)
+            if workspace.phase != before:
+                log.info("workspace %s is %s", workspace.name, workspace.phase)
 
     def _give_up(self, workspace: Workload) -> None:
         said = "; ".join(self._client.events(workspace.id)[-3:]) or workspace.message
@@ -254,7 +257,7 @@ class WorkspaceVolume:
 
 
 def _pack(items: Sequence[Item], target: Any) -> None:
-    with tarfile.open(fileobj=target, mode="w:gz", compresslevel=6) as archive:
+    with tarfile.open(fileobj=target, mode="w:gz", compresslevel=1) as archive:
         for item in items:
             name = item.path.lstrip("/")
             if item.source is not None:
