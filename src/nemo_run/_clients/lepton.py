@@ -1,8 +1,6 @@
 """The calls we make to a DGX Cloud Lepton workspace, through the vendor's own client.
 
-Both generations of the package ``leptonai`` are known: up to 0.27 the types live in ``api.v1``,
-from 0.47 on in ``api.v2``. Workspace and token come from its login state or its environment
-variables. TLS is verified, always.
+Workspace and token come from its login state or its environment variables. TLS is verified, always.
 """
 
 from __future__ import annotations
@@ -11,11 +9,18 @@ import codecs
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from importlib import import_module
-from types import ModuleType
 from typing import Any, NoReturn, TypeVar
 
+from nemo_run._clients._lepton_types import (
+    Job,
+    LogLine,
+    Replica,
+    check_spec,
+    job_states,
+    parse_job,
+    seconds,
+    vendor_types,
+)
 from nemo_run._extras import require
 from nemo_run.exceptions import (
     AuthenticationError,
@@ -24,6 +29,8 @@ from nemo_run.exceptions import (
     ConfigError,
     JobNotFoundError,
 )
+
+__all__ = ["Job", "Lepton", "LogLine", "Replica", "check_spec", "job_states"]
 
 T = TypeVar("T")
 
@@ -38,72 +45,6 @@ PAGE = 5000
 """How many log lines to ask for at once; the server sets its limit about there."""
 
 _STATUS = re.compile(r"status code (\d{3})")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """What the workspace says about a job.
-
-    Attributes:
-        state: name of a member of the vendor's enum; ``Unknown`` also for a missing one.
-        ready, active, failed, succeeded: numbers of replicas.
-        restarts: how often the whole job was started again.
-    """
-
-    id: str
-    state: str
-    ready: int = 0
-    active: int = 0
-    failed: int = 0
-    succeeded: int = 0
-    size: int = 1
-    restarts: int = 0
-    created_at: float | None = None
-    ended_at: float | None = None
-    labels: Mapping[str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Replica:
-    """One container of a job, or one that has been."""
-
-    id: str
-    created_at: float
-
-
-@dataclass(frozen=True)
-class LogLine:
-    """A line as it was stored, without its newline."""
-
-    time_ns: int
-    text: str
-
-
-def job_states() -> Any:
-    """Return the vendor's enum of the states of a job."""
-    return _types("job").LeptonJobState
-
-
-def check_spec(spec: Mapping[str, Any]) -> None:
-    """Find what the vendor's client would not accept, or would drop without a word.
-
-    Raises:
-        ConfigError: says which setting.
-    """
-    model = _types("job").LeptonJobUserSpec
-    unknown = sorted(set(spec) - set(model.model_fields))
-    if unknown:
-        raise ConfigError(
-            f"Lepton's jobs have no setting {', '.join(map(repr, unknown))}. Check custom_spec; "
-            f"known are: {', '.join(sorted(model.model_fields))}."
-        )
-    try:
-        model(**spec)
-    except ValueError as err:  # pydantic's is one
-        where = [".".join(map(str, item["loc"])) for item in getattr(err, "errors", list)()]
-        raise ConfigError(
-            f"Lepton would not accept the job's {', '.join(where) or 'settings'}: {err}"
-        ) from err
 
 
 class Lepton:
@@ -136,7 +77,7 @@ class Lepton:
         return f"{base}/compute/jobs/detail/{job_id}/replicas/list"
 
     def job(self, job_id: str) -> Job:
-        return _parse_job(self._call("status", lambda: self._api.job.get(job_id)))
+        return parse_job(self._call("status", lambda: self._api.job.get(job_id)))
 
     def find_job(self, job_id: str) -> Job | None:
         """Return a job, or None where the workspace does not have it."""
@@ -151,11 +92,11 @@ class Lepton:
         Where an answer is lost, the job is looked for by its id, which is ours alone: it is never
         created a second time.
         """
-        model = _types("job").LeptonJob(**body)
+        model = vendor_types("job").LeptonJob(**body)
 
         def attempt() -> Job:
             try:
-                return _parse_job(self._call("submit", lambda: self._api.job.create(model)))
+                return parse_job(self._call("submit", lambda: self._api.job.create(model)))
             except BackendUnavailableError:
                 found = self.find_job(job_id)
                 if found is None:
@@ -187,7 +128,7 @@ class Lepton:
         """Return the replicas of all attempts, the earliest first."""
         found = self._call("logs", lambda: self._api.job.get_replicas(job_id))
         replicas = [
-            Replica(id=item.metadata.id_, created_at=_seconds(item.metadata.created_at) or 0.0)
+            Replica(id=item.metadata.id_, created_at=seconds(item.metadata.created_at) or 0.0)
             for item in found
         ]
         return sorted(replicas, key=lambda replica: replica.created_at)
@@ -345,39 +286,7 @@ def _refuse(
     raise BackendError(f"Lepton refused (it answers {status}): {detail}", **said) from cause
 
 
-def _types(name: str) -> ModuleType:
-    try:
-        return import_module(f"leptonai.api.v2.types.{name}")
-    except ImportError:
-        return require(f"leptonai.api.v1.types.{name}", extra="lepton", needed_by="LeptonExecutor")
-
-
 def _network_errors() -> tuple[type[Exception], ...]:
     from requests.exceptions import RequestException
 
     return (RequestException,)
-
-
-def _parse_job(job: Any) -> Job:
-    status, metadata = job.status, job.metadata
-    state = getattr(getattr(status, "state", None), "name", None) or "Unknown"
-    return Job(
-        id=str(metadata.id_),
-        state=state,
-        ready=getattr(status, "ready", None) or 0,
-        active=getattr(status, "active", None) or 0,
-        failed=getattr(status, "failed", None) or 0,
-        succeeded=getattr(status, "succeeded", None) or 0,
-        size=job.spec.completions or 1,
-        restarts=len(getattr(status, "job_history", None) or ()),
-        created_at=_seconds(metadata.created_at),
-        ended_at=_seconds(getattr(status, "completion_time", None)),
-        labels=metadata.labels or {},
-    )
-
-
-def _seconds(moment: int | None) -> float | None:
-    """Return seconds since the epoch: some fields are in those, others in milliseconds."""
-    if not moment:
-        return None
-    return moment / 1000 if moment > 1e11 else float(moment)

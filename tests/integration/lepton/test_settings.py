@@ -144,7 +144,7 @@ class TestWrongSettings:
         assert isinstance(executor, run.LeptonExecutor)
         executor.mounts = [{"path": "/", "mount_path": "/volume"}]
         app = cluster.app(["true"], executor=executor)
-        with pytest.raises(ConfigError, match=r"mounts\.0\.from"):
+        with pytest.raises(ConfigError, match=r"mounts\.0\.from: Field required\.$"):
             cluster.scheduler.schedule(cluster.scheduler.submit_dryrun(app, executor))
         assert emulator.jobs == {}
 

@@ -66,9 +66,13 @@ class Waiting:
     unknown_s: float = 60
 
 
-def command(destination: str, sha256: str, *, part: int = 0, last: bool = True) -> list[str]:
+def sha256(archive: bytes) -> str:
+    return hashlib.sha256(archive).hexdigest()
+
+
+def command(destination: str, digest: str, *, part: int = 0, last: bool = True) -> list[str]:
     """Return what the mover of a part runs; that of the last one puts the archive together."""
-    position = [f"{part:06d}", sha256, "last" if last else ""]
+    position = [f"{part:06d}", digest, "last" if last else ""]
     return ["sh", "-c", _UNPACK, "nemo_run-mover", destination, *position]
 
 
@@ -117,7 +121,7 @@ def move(
         SubmitError: a mover failed; says what it said.
     """
     environments = list(parts(archive))
-    sha256 = hashlib.sha256(archive).hexdigest()
+    digest = sha256(archive)
     jobs = [
         _Mover(client, job_name("data-mover", f"{tag}/{number}"), tag, spec, waiting)
         for number in range(len(environments))
@@ -129,7 +133,7 @@ def move(
     for batch in [*batches, [last]]:
         try:
             for part in batch:
-                argv = command(destination, sha256, part=part, last=part == last)
+                argv = command(destination, digest, part=part, last=part == last)
                 jobs[part].start(argv, environments[part])
             for part in batch:
                 jobs[part].finish()

@@ -18,7 +18,13 @@ from nemo_run.core.execution import _lepton_mover
 from nemo_run.core.execution._lepton_mover import TAG_LABEL, Waiting
 from nemo_run.core.execution._lepton_script import RUNDIR, job_name, launch_script
 from nemo_run.core.execution.base import Capabilities, Executor
-from nemo_run.exceptions import BackendError, ConfigError, SubmitError
+from nemo_run.exceptions import (
+    AuthenticationError,
+    BackendError,
+    BackendUnavailableError,
+    ConfigError,
+    SubmitError,
+)
 
 if TYPE_CHECKING:
     from nemo_run._clients.lepton import Job, Lepton
@@ -184,6 +190,7 @@ class LeptonExecutor(Executor):
         Raises:
             ConfigError: a setting is wrong.
             SubmitError: the workspace did not take it.
+            BackendUnavailableError: it could not be asked; the job may be there all the same.
         """
         client = _client()
         plain = [name for name, shown in mask_environment(environment).items() if shown == "***"]
@@ -196,9 +203,11 @@ class LeptonExecutor(Executor):
             )
         body = self._body(client, job_id, environment, tag)
         self.write_launch_script(job_id, cmd)
-        self._place_files(client, tag, Waiting())
         try:
+            self._place_files(client, tag, body["spec"]["affinity"], Waiting())
             return client.create_job(job_id, body)
+        except (SubmitError, AuthenticationError, BackendUnavailableError):
+            raise
         except BackendError as err:
             raise SubmitError(
                 f"Lepton did not accept job {job_id}: {err}",
@@ -232,7 +241,9 @@ class LeptonExecutor(Executor):
         )
         write_whole(Path(self.job_dir) / LAUNCH_SCRIPT, text.encode("utf-8", "surrogateescape"))
 
-    def _place_files(self, client: Lepton, tag: str, waiting: Waiting) -> None:
+    def _place_files(
+        self, client: Lepton, tag: str, affinity: Mapping[str, Any] | None, waiting: Waiting
+    ) -> None:
         archives = tuple(path.name for path in Path(self.job_dir).glob("*.tar.gz"))
         if self.launched_from_cluster:
             target = Path(self.lepton_job_dir)
@@ -248,7 +259,7 @@ class LeptonExecutor(Executor):
             spec={
                 "resource_shape": _lepton_mover.SHAPE,
                 "mounts": [dict(mount) for mount in self.mounts],
-                "affinity": self._affinity(client),
+                "affinity": affinity,
                 "reservation_config": self._reservation(),
             },
             waiting=waiting,
@@ -270,10 +281,8 @@ class LeptonExecutor(Executor):
 
     def copy_directory_data_command(self, local_dir_path: str, dest_path: str) -> list[str]:
         """Return what a job runs to receive a directory; the files come in its environment."""
-        import hashlib
-
         archive = _lepton_mover.pack(Path(local_dir_path))
-        return _lepton_mover.command(dest_path, hashlib.sha256(archive).hexdigest())
+        return _lepton_mover.command(dest_path, _lepton_mover.sha256(archive))
 
     def move_data(
         self,
@@ -288,8 +297,9 @@ class LeptonExecutor(Executor):
             SubmitError: it could not be moved.
             TimeoutError: it took longer than ``timeout`` seconds.
         """
+        client = _client()
         waiting = Waiting(timeout, poll_interval, unknowns_grace_period)
-        self._place_files(_client(), new_tag(), waiting)
+        self._place_files(client, new_tag(), self._affinity(client), waiting)
 
     def status(self, job_id: str) -> Any:
         """Return the state of a job as the vendor's ``LeptonJobState``."""
