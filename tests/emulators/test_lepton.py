@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.emulators.faults import Fault
-from tests.emulators.lepton import LeptonEmulator
+from tests.emulators.lepton import LeptonEmulator, Pace
 
 ROOT = Path(__file__).parents[2]
 APIClient: Any = import_module("leptonai.api.v2.client").APIClient
@@ -85,6 +85,7 @@ class TestJobs:
         assert APIClient().job.get("job").status.failed == 1
 
     def test_a_job_is_started_again_as_often_as_it_says(self, emulator: LeptonEmulator) -> None:
+        emulator.pace = Pace(retry_s=0.3)
         create("exit 3", max_job_failure_retry=2)
         seen = wait()
         assert seen[-1] == "Failed"
@@ -101,7 +102,8 @@ class TestJobs:
         assert wait()[-1] == "Completed"
 
     def test_a_job_is_ready_some_time_after_it_is_active(self, emulator: LeptonEmulator) -> None:
-        create("sleep 1", completions=2, parallelism=2)
+        emulator.pace = Pace(readying_s=0.5)
+        create("sleep 2", completions=2, parallelism=2)
         wait(until=lambda state: state == "Running")
         numbers = set()
         while state() == "Running":

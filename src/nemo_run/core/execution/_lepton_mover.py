@@ -108,6 +108,7 @@ def move(
     archive: bytes,
     destination: str,
     *,
+    job_id: str,
     tag: str,
     spec: Mapping[str, Any],
     waiting: Waiting,
@@ -115,7 +116,8 @@ def move(
     """Unpack an archive into a directory of a volume.
 
     What an earlier job wrote there stays; the code, configs and scripts of an earlier one do not.
-    ``spec`` is what a mover's job needs besides its command: mounts, where to run.
+    ``job_id`` is whose files they are. ``spec`` is what a mover's job needs besides its command:
+    mounts, where to run.
 
     Raises:
         SubmitError: a mover failed; says what it said.
@@ -127,7 +129,7 @@ def move(
         for number in range(len(environments))
     ]
     size = f"{len(archive) / 1024:.0f} KiB"
-    log.info("moving %s to %s with %d job(s)", size, destination, len(jobs))
+    log.info("%s: moving %s of files to Lepton, with %d job(s)", job_id, size, len(jobs))
     *others, last = range(len(jobs))
     batches = [others[start : start + AT_ONCE] for start in range(0, len(others), AT_ONCE)]
     for batch in [*batches, [last]]:
@@ -140,7 +142,7 @@ def move(
         finally:
             for part in batch:
                 jobs[part].remove()
-        log.info("moved %d of %d parts to %s", batch[-1] + 1, len(jobs), destination)
+        log.info("%s: moved %d of %d parts", job_id, batch[-1] + 1, len(jobs))
 
 
 class _Mover:

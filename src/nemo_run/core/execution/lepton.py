@@ -204,7 +204,7 @@ class LeptonExecutor(Executor):
         body = self._body(client, job_id, environment, tag)
         self.write_launch_script(job_id, cmd)
         try:
-            self._place_files(client, tag, body["spec"]["affinity"], Waiting())
+            self._place_files(client, job_id, tag, body["spec"]["affinity"], Waiting())
             return client.create_job(job_id, body)
         except (SubmitError, AuthenticationError, BackendUnavailableError):
             raise
@@ -242,7 +242,12 @@ class LeptonExecutor(Executor):
         write_whole(Path(self.job_dir) / LAUNCH_SCRIPT, text.encode("utf-8", "surrogateescape"))
 
     def _place_files(
-        self, client: Lepton, tag: str, affinity: Mapping[str, Any] | None, waiting: Waiting
+        self,
+        client: Lepton,
+        job_id: str,
+        tag: str,
+        affinity: Mapping[str, Any] | None,
+        waiting: Waiting,
     ) -> None:
         archives = tuple(path.name for path in Path(self.job_dir).glob("*.tar.gz"))
         if self.launched_from_cluster:
@@ -255,6 +260,7 @@ class LeptonExecutor(Executor):
             client,
             _lepton_mover.pack(Path(self.job_dir), without=archives),
             self.lepton_job_dir,
+            job_id=job_id,
             tag=tag,
             spec={
                 "resource_shape": _lepton_mover.SHAPE,
@@ -299,7 +305,8 @@ class LeptonExecutor(Executor):
         """
         client = _client()
         waiting = Waiting(timeout, poll_interval, unknowns_grace_period)
-        self._place_files(client, new_tag(), self._affinity(client), waiting)
+        name = Path(self.job_dir).name
+        self._place_files(client, name, new_tag(), self._affinity(client), waiting)
 
     def status(self, job_id: str) -> Any:
         """Return the state of a job as the vendor's ``LeptonJobState``."""
