@@ -211,6 +211,21 @@ class TestCancelling:
         assert status is not None
         assert status.state is AppState.CANCELLED
 
+    def test_a_job_cancelled_while_its_files_move_does_not_run(
+        self, cluster: LeptonCluster, emulator: LeptonEmulator
+    ) -> None:
+        with emulator.held():
+            launcher = _schedule_elsewhere(cluster, "touch /volume/ran; sleep 60")
+            _wait(lambda: bool(emulator.jobs))
+            ((app_id, _),) = cluster.listed().items()
+            cluster.cancel(app_id)
+        assert launcher.wait(60) != 0
+        assert cluster.wait(app_id).state is AppState.CANCELLED
+        assert [job.state for job in emulator.jobs.values() if job.state != "Completed"] in (
+            [],
+            ["Deleted"],
+        )
+
 
 class TestFollowing:
     def test_a_stream_that_is_cut_is_taken_up_where_it_was(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from pathlib import Path
 from pprint import pprint
@@ -10,6 +11,7 @@ from pprint import pprint
 import pytest
 from tests.contract.backends import LeptonCluster
 from tests.emulators.lepton import LeptonEmulator
+from tests.integration.lepton.requests import sent
 from torchx.specs import AppState
 
 import nemo_run as run
@@ -195,3 +197,23 @@ class TestExperiments:
         shown = capfd.readouterr().err
         assert shown.count("'from a function'\n") == 2
         assert shown.count("rank 0\n") == shown.count("rank 1\n") == 1
+
+    @pytest.mark.parametrize("detach", [False, True])
+    def test_an_experiment_goes_through_an_outage(
+        self, cluster: LeptonCluster, emulator: LeptonEmulator, detach: bool
+    ) -> None:
+        with run.Experiment("outage", executor=cluster.executor(), clean_mode=True) as exp:
+            first = exp.add(run.Script(inline="sleep 1"), name="first")
+            exp.add(run.Script(inline="exit 3"), name="second", dependencies=[first])
+            emulator.server.stop()
+            threading.Timer(2, emulator.server.start).start()
+            exp.run(detach=detach)
+        exp.wait()
+        status = exp.status(return_dict=True)
+        assert status is not None
+        assert {name: entry["status"].name for name, entry in status.items()} == {
+            "first": "SUCCEEDED",
+            "second": "FAILED",
+        }
+        assert status["second"]["exit_code"] == 3
+        assert len(sent(emulator)) == 2

@@ -93,7 +93,15 @@ class LeptonExecutor(Executor):
         self.experiment_dir = exp_dir
         self.job_dir = str(Path(exp_dir) / task_dir)
         self.job_name = task_id
-        self.lepton_job_dir = str(PurePosixPath(self.nemo_run_dir) / _below_home(self.job_dir))
+        self.lepton_job_dir = ""
+        self.lepton_job_dir = self.place
+
+    @property
+    def place(self) -> str:
+        """Where the job's files are on the storage."""
+        # An executor that was stored has lost what its constructor does not take.
+        below = PurePosixPath(self.nemo_run_dir) / _below_home(self.job_dir)
+        return self.lepton_job_dir or str(below)
 
     def nnodes(self) -> int:
         return self.nodes
@@ -141,7 +149,7 @@ class LeptonExecutor(Executor):
 
     def job_spec(self, environment: Mapping[str, str]) -> dict[str, Any]:
         """Return the specification of a job, but for the id of its node group."""
-        script = str(PurePosixPath(self.lepton_job_dir) / LAUNCH_SCRIPT)
+        script = str(PurePosixPath(self.place) / LAUNCH_SCRIPT)
         variables: list[dict[str, Any]] = [
             {"name": name, "value": value} for name, value in environment.items()
         ]
@@ -237,7 +245,7 @@ class LeptonExecutor(Executor):
     def write_launch_script(self, job_id: str, cmd: Sequence[str]) -> None:
         """Write what every node of the job runs into the job directory."""
         text = launch_script(
-            cmd, job_id=job_id, job_dir=self.lepton_job_dir, before=self.pre_launch_commands
+            cmd, job_id=job_id, job_dir=self.place, before=self.pre_launch_commands
         )
         write_whole(Path(self.job_dir) / LAUNCH_SCRIPT, text.encode("utf-8", "surrogateescape"))
 
@@ -251,7 +259,7 @@ class LeptonExecutor(Executor):
     ) -> None:
         archives = tuple(path.name for path in Path(self.job_dir).glob("*.tar.gz"))
         if self.launched_from_cluster:
-            target = Path(self.lepton_job_dir)
+            target = Path(self.place)
             if target.resolve() != Path(self.job_dir).resolve():
                 ignored = shutil.ignore_patterns(*archives)
                 shutil.copytree(self.job_dir, target, dirs_exist_ok=True, ignore=ignored)
@@ -259,7 +267,7 @@ class LeptonExecutor(Executor):
         _lepton_mover.move(
             client,
             _lepton_mover.pack(Path(self.job_dir), without=archives),
-            self.lepton_job_dir,
+            self.place,
             job_id=job_id,
             tag=tag,
             spec={

@@ -163,7 +163,7 @@ class LeptonScheduler(
             "job": role.name,
             "tag": request.app.metadata[TAG],
             "node_group": executor.node_group,
-            "files": executor.lepton_job_dir,
+            "files": executor.place,
             "command": render(request.cmd),
             "spec": spec,
         }
@@ -191,7 +191,17 @@ class LeptonScheduler(
             job = request.executor.submit(request.name, request.cmd, environment, tag=tag)
         except TimeoutError as err:
             raise SubmitError(str(err), backend=self.backend, operation="submit") from err
-        return JobRef(native_id=job.id)
+        ref = JobRef(native_id=job.id)
+        record = self._find(self._planned_id(request))
+        if record is not None and record.is_terminal:
+            # While files were moved there was no job yet that could have been stopped.
+            self._kill(ref)
+            raise SubmitError(
+                f"Job {record.app_id} was cancelled while it was being submitted.",
+                backend=self.backend,
+                operation="submit",
+            )
+        return ref
 
     def _poll(self, ref: JobRef) -> JobStatus:
         job = self._client.job(ref.native_id)
