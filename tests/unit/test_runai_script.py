@@ -92,6 +92,14 @@ def test_the_task_is_told_to_end_and_its_code_counts(directory: Path) -> None:
     assert outcome(process) == (5, "cleaned\n")
 
 
+@pytest.mark.parametrize("name", ["TERM", "KILL", "SEGV"])
+def test_nothing_is_added_to_what_a_task_printed_that_was_killed(
+    directory: Path, name: str
+) -> None:
+    code, output = outcome(start(directory, ["bash", "-c", f"echo up; kill -{name} $$"]))
+    assert (code > 128, output) == (True, "up\n")
+
+
 def test_a_program_that_a_shell_waits_for_is_told_too(directory: Path) -> None:
     program = (
         "import signal, sys, time\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import shlex
 import string
@@ -132,13 +133,14 @@ class Workload:
         self.desired = "Running"
         self.pods: list[Pod] = []
         self.events: list[str] = []
+        self._run_number = 0
         self._pace = pace
         self._may_start = may_start
         self._container = container
         self._directory = directory
         self._changed = threading.Condition()
         self.port = port
-        self._turn(self._run)
+        self._start()
 
     @property
     def replicas(self) -> int:
@@ -166,7 +168,7 @@ class Workload:
                 return
             self.desired = "Running"
             self._become("Resuming")
-        self._turn(self._run)
+        self._start()
 
     def delete(self) -> None:
         with self._changed:
@@ -183,6 +185,11 @@ class Workload:
             if pod.container is not None:
                 pod.container.kill()
 
+    def _start(self) -> None:
+        # Whoever ran it before a suspend has no say any more.
+        self._run_number += 1
+        self._turn(functools.partial(self._run, self._run_number))
+
     def _turn(self, act: Callable[[], None]) -> None:
         threading.Thread(target=act, daemon=True).start()
 
@@ -190,50 +197,53 @@ class Workload:
         self.phase, self.message = phase, message
         self.events.append(message or phase)
 
-    def _advance(self, phase: str, message: str = "") -> bool:
+    def _wanted(self, run: int) -> bool:
+        return self.desired == "Running" and run == self._run_number
+
+    def _advance(self, run: int, phase: str, message: str = "") -> bool:
         """Go on to a phase, unless somebody wants it to end."""
         with self._changed:
-            if self.desired != "Running":
-                return False
-            self._become(phase, message)
-            return True
+            if self._wanted(run):
+                self._become(phase, message)
+                return True
+            return False
 
-    def _run(self) -> None:
+    def _run(self, run: int) -> None:
         for phase, seconds in (
             ("Initializing", self._pace.creating),
             ("Pending", self._pace.pending),
         ):
             time.sleep(seconds)
-            if not self._advance(phase):
+            if not self._advance(run, phase):
                 return
         while not self._may_start.wait(0.05):
-            if self.desired != "Running":
+            if not self._wanted(run):
                 return
         attempts = 1 + int(self.spec.get("backoffLimit", 6 if self.kind == "trainings" else 0))
         for attempt in range(attempts):
             if attempt:
                 time.sleep(self._pace.retry)
-            if self.desired != "Running":
+            if not self._wanted(run):
                 return
-            codes = self._attempt()
+            codes = self._attempt(run)
             if not any(codes):
-                self._advance("Completed")
+                self._advance(run, "Completed")
                 return
-        self._advance("Failed", "BackoffLimitExceeded" if attempts > 1 else "a pod failed")
+        self._advance(run, "Failed", "BackoffLimitExceeded" if attempts > 1 else "a pod failed")
 
-    def _attempt(self) -> list[int | None]:
+    def _attempt(self, run: int) -> list[int | None]:
         pods = [Pod(self._pod_name(rank)) for rank in range(self.replicas)]
         self.pods += pods
         time.sleep(self._pace.starting)
         for rank, pod in enumerate(pods):
             with self._changed:
-                if self.desired != "Running":
+                if not self._wanted(run):
                     pod.gone = True
                     return [None]
                 pod.container = Container(
                     self._container(self, pod, rank), self._directory / pod.name
                 )
-        self._advance("Running")
+        self._advance(run, "Running")
         return self._wait(pods)
 
     def _wait(self, pods: list[Pod]) -> list[int | None]:

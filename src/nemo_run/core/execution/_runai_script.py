@@ -33,14 +33,16 @@ rm -f "$FAULT_TOL_FINISHED_FLAG_FILE" {results}
 
 # What the task prints goes to the log of the pod, which is gone with it, and to the volume. The
 # pod tells this shell alone to end, so the task has to be told: all of its process group, for a
-# shell would not tell the program it waits for. Whatever the task leaves running may hold the pipe
-# open: it is not waited for.
+# shell would not tell the program it waits for. What this shell has to say about a task that was
+# killed is nothing that the task printed. Whatever the task leaves running may hold the pipe open:
+# it is not waited for.
 _RUN = """\
 exec 4> >(exec tee -a -i -- "$dir/log_$HOSTNAME.out" "$dir/log-allranks_0.out")
 tee=$!
 set -m
 {command} </dev/null >&4 2>&4 4>&- &
 child=$! told=
+exec 2>/dev/null
 trap 'told=1; kill -TERM -- "-$child" 2>/dev/null' TERM INT
 wait "$child"; code=$?
 while [ "$told" ]; do
