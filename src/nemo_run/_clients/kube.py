@@ -88,7 +88,9 @@ class Kube:
         except JobNotFoundError:
             return
 
-    def log(self, name: str, *, follow: bool, since: str = "") -> Iterator[bytes]:
+    def log(
+        self, name: str, *, follow: bool, since: str = "", tail_lines: int | None = None
+    ) -> Iterator[bytes]:
         """Yield the log of a pod as it comes, each line after its time and a blank.
 
         Raises:
@@ -98,6 +100,8 @@ class Kube:
         query = {"timestamps": "true", "follow": "true" if follow else "false"}
         if since:
             query["sinceTime"] = since
+        if tail_lines is not None:
+            query["tailLines"] = str(tail_lines)
         return self._http.stream(f"{self._path(name)}/log", query=query)
 
     def run(

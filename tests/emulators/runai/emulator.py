@@ -13,12 +13,11 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 from tests.emulators.faults import Faults
 from tests.emulators.http import Refused, Request, Response, Routes, Server
-from tests.emulators.processes import ContainerSpec, Line
-from tests.emulators.runai import exec as pod_exec
+from tests.emulators.processes import ContainerSpec
+from tests.emulators.runai import kubernetes
 from tests.emulators.runai.workloads import Pace, Pod, Workload
 
 CLIENT_ID = "emulator-client"
@@ -164,7 +163,8 @@ class RunaiEmulator:
             token = request.headers.get("authorization", "").removeprefix("Bearer ")
             if self.tokens.get(token, 0) < time.time():
                 raise Refused(401, "Unauthorized: the token is not valid or has expired")
-        handler, arguments = _ROUTES.find(request.method, request.path)
+        routes = kubernetes.ROUTES if "/namespaces/" in request.path else _ROUTES
+        handler, arguments = routes.find(request.method, request.path)
         return handler(self, request, **arguments)
 
     def find(self, kind: str, id: str) -> Workload:
@@ -242,9 +242,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-# The control plane.
 
 
 @_ROUTES.on("POST", "/api/v1/token")
@@ -347,63 +344,3 @@ _ROUTES.on("GET", "/api/v1/workloads/{kind}/{id}/suspend")(_suspend)
 def _resume(emulator: RunaiEmulator, request: Request, kind: str, id: str) -> Any:
     emulator.find(kind, id).resume()
     return Response({"code": 202}, status=202)
-
-
-# The cluster.
-
-
-_POD = "/api/v1/namespaces/{namespace}/pods/{pod}"
-
-
-@_ROUTES.on("GET", _POD)
-def _kube_pod(emulator: RunaiEmulator, request: Request, namespace: str, pod: str) -> Any:
-    return emulator.pod(pod).to_kubernetes()
-
-
-@_ROUTES.on("DELETE", _POD)
-def _kube_delete(emulator: RunaiEmulator, request: Request, namespace: str, pod: str) -> Any:
-    found = emulator.pod(pod)
-    if found.container is not None and request.query.get("gracePeriodSeconds") == "0":
-        found.container.kill()
-    return {"status": "Success"}
-
-
-@_ROUTES.on("GET", f"{_POD}/log")
-def _kube_log(emulator: RunaiEmulator, request: Request, namespace: str, pod: str) -> Any:
-    found = emulator.pod(pod)
-    if found.container is None:
-        raise Refused(400, f'container "main" in pod "{pod}" is waiting to start')
-    since = request.query.get("sinceTime", "")
-    log = found.container.log
-    if request.query.get("follow") != "true":
-        return Response(iter([_stamped(line) for line in log.lines if _after(line, since)]))
-
-    def follow() -> Iterator[bytes]:
-        with emulator.stream() as cut:
-            for line in log.follow():
-                if cut.is_set():
-                    raise ConnectionError("the token has expired")
-                if _after(line, since):
-                    yield _stamped(line)
-
-    return Response(follow())
-
-
-@_ROUTES.on("GET", f"{_POD}/exec")
-def _kube_exec(emulator: RunaiEmulator, request: Request, namespace: str, pod: str) -> Any:
-    found = emulator.pod(pod)
-    if found.container is None or not found.container.running:
-        raise Refused(500, "container not found")
-    words = [value for key, value in parse_qsl(request.query_string) if key == "command"]
-    return pod_exec.answer(request, found.container, words)
-
-
-def _stamped(line: Line) -> bytes:
-    whole, rest = divmod(line.time_ns, 10**9)
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
-    return f"{stamp}.{rest:09d}Z ".encode() + line.data
-
-
-def _after(line: Line, since: str) -> bool:
-    # As in Kubernetes, exact to the second.
-    return not since or _stamped(line)[:19].decode() >= since[:19]

@@ -84,6 +84,21 @@ class TestOneJob:
         assert "STEPS" in str(planned)
 
 
+def test_a_dry_run_masks_what_custom_settings_hold_and_leaves_them_alone(
+    cluster: DGXCloudCluster,
+) -> None:
+    variables: list[dict[str, Any]] = [
+        {"name": "HF_TOKEN", "value": TOKEN},
+        {"name": "STEPS", "value": "3"},
+        {"name": "WANDB_API_KEY", "secret": {"name": "wandb", "key": "key"}},
+    ]
+    planned = cluster.plan("true", custom_spec={"environmentVariables": variables})
+    text = str(planned)
+    assert TOKEN not in text
+    assert '"name": "wandb"' in text
+    assert variables[0]["value"] == TOKEN
+
+
 class TestExperiment:
     def test_they_are_in_no_file_that_others_may_read(
         self, cluster: DGXCloudCluster, tmp_path: Path, secret: str

@@ -22,6 +22,7 @@ from nemo_run.exceptions import (
 
 log = logging.getLogger(__name__)
 
+LAST_LINES = 1000
 _PAUSE_S = (0.1, 5.0)
 _NOT_STARTED = "400"  # what Kubernetes says of a container that is still being made
 _RANK = re.compile(r"-(master|launcher|worker)-(\d+)$")
@@ -80,12 +81,14 @@ def read(
     ended: Callable[[], bool],
     window: Window,
     otherwise: Callable[[], Iterator[bytes]],
+    last_only: bool = False,
 ) -> Iterator[bytes]:
     """Yield whole lines of one replica, in order.
 
     Without ``follow`` it ends at the last line there is now, else once ``ended`` and all was read.
     An outage is waited for; a stream that was cut goes on after the last line that came whole.
-    ``otherwise`` is asked where the pods are gone before anything was read.
+    ``otherwise`` is asked where the pods are gone before anything was read. With ``last_only`` what
+    is before the last lines may be left out.
     """
     positions: dict[str, _Position] = {}
     pause_s, most_s = _PAUSE_S
@@ -98,7 +101,13 @@ def read(
             pods = of_replica(client.pods(workload_id), replica)
             for pod in pods:
                 at = positions.setdefault(pod.name, _Position())
-                for line in _pod_lines(kube, pod.name, at, follow and not over, window):
+                blocks = kube.log(
+                    pod.name,
+                    follow=follow and not over,
+                    since=at.stamp,
+                    tail_lines=LAST_LINES if last_only else None,
+                )
+                for line in _new_lines(blocks, at, follow and not over, window):
                     pause_s = _PAUSE_S[0]
                     yield line
         except JobNotFoundError:
@@ -153,13 +162,14 @@ def _from_files(otherwise: Callable[[], Iterator[bytes]], window: Window) -> Ite
     return whole_lines(otherwise())
 
 
-def _pod_lines(
-    kube: Kube, pod: str, at: _Position, follow: bool, window: Window
+def _new_lines(
+    blocks: Iterator[bytes], at: _Position, follow: bool, window: Window
 ) -> Iterator[bytes]:
+    """Yield the lines of a pod's log that come after a position, and move it on."""
     last, passed = at.moment, 0
     try:
         # sinceTime is exact to the second, and lines of one moment may be on both sides of a cut.
-        for line in whole_lines(kube.log(pod, follow=follow, since=at.stamp)):
+        for line in whole_lines(blocks):
             stamp, _, text = line.partition(b" ")
             if follow and not text.endswith(b"\n"):
                 return  # the rest is still to come

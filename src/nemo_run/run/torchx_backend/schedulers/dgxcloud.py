@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +18,8 @@ from torchx.schedulers.api import (
 )
 from torchx.specs import AppDef, AppState, runopts
 
-from nemo_run._clients.runai import BACKEND, Kind, RunAI, Workload
+from nemo_run._clients.runai import RunAI, Workload
+from nemo_run._credentials import mask_environment
 from nemo_run._files import make_private_directory, read_whole, write_whole
 from nemo_run._home import get_nemorun_home
 from nemo_run._records import JobRecord, JobRef
@@ -29,9 +30,10 @@ from nemo_run.core.execution._runai_script import RUNDIR
 from nemo_run.core.execution._runai_site import Site
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.dgxcloud import DGXCloudExecutor, DGXCloudRequest, DGXCloudState
-from nemo_run.exceptions import JobNotFoundError, SubmitError, UnsupportedError
+from nemo_run.exceptions import JobNotFoundError, UnsupportedError
 from nemo_run.run._names import slug
 from nemo_run.run.torchx_backend.schedulers import _dgxcloud_legacy
+from nemo_run.run.torchx_backend.schedulers import _dgxcloud_refs as refs
 from nemo_run.run.torchx_backend.schedulers.api import (
     TAG,
     JobStatus,
@@ -42,7 +44,6 @@ from nemo_run.run.torchx_backend.schedulers.api import (
 log = logging.getLogger(__name__)
 
 LEGACY_INDEX = ".dgx_jobs.json"
-STOP_PATIENCE_S = 20.0
 
 
 def __getattr__(name: str) -> Any:
@@ -137,6 +138,10 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
         )
         # What makes the name unique is not worth seeing before it exists.
         shown = request.name.rpartition("-")[0] + "-*"
+        # Those of custom_spec are there by the user's own will, and not masked yet.
+        body["spec"]["environmentVariables"] = [
+            _masked(variable) for variable in body["spec"]["environmentVariables"] or ()
+        ]
         text = f"POST {site.base_url}/workloads/{request.executor._kind}\n"
         text += json.dumps(body, indent=2) + "\n\n" + repr(_script(request))
         return text.replace(request.name, shown)
@@ -146,7 +151,7 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
         return "___".join([*(slug(part, 40) for part in parts), request.name])
 
     def _planned_ref(self, record: JobRecord) -> JobRef | None:
-        data = read_whole(_note(record.job_dir, _name_in(record.app_id)))
+        data = read_whole(refs.note_of(record.job_dir, refs.name_in(record.app_id)))
         return None if data is None else JobRef(native_id="", where=json.loads(data))
 
     def _legacy_record(self, app_id: str) -> JobRecord | None:
@@ -157,7 +162,7 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
         executor, name = request.executor, request.name
         site = jobs.site_of(executor).found()
         ref = JobRef(native_id="", where=_where(request, site))
-        note = _note(executor.job_dir, name)
+        note = refs.note_of(executor.job_dir, name)
         make_private_directory(note.parent)
         write_whole(note, json.dumps(ref.where).encode())
         created = jobs.submit(
@@ -166,19 +171,19 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
             name=name,
             tag=request.app.metadata[TAG],
             script=_script(request).materialize(),
-            wanted=lambda: _check_wanted(ref),
+            wanted=lambda: refs.check_wanted(ref),
         )
         ref = replace(ref, native_id=created.id)
-        if _was_cancelled(ref):
+        if refs.cancelled_mark(ref).exists():
             self._stop(ref)
         return ref
 
     def _poll(self, ref: JobRef) -> JobStatus:
-        site, kind = _site(ref), _kind(ref)
+        site, kind = refs.site_of(ref), refs.kind_of(ref)
         client = site.client()
-        workload = _workload(client, ref)
+        workload = refs.find_workload(client, ref)
         if workload is None:
-            if _was_cancelled(ref):
+            if refs.cancelled_mark(ref).exists():
                 return JobStatus(
                     state=AppState.CANCELLED, message="cancelled before it was created"
                 )
@@ -208,13 +213,13 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
         )
 
     def _stop(self, ref: JobRef) -> None:
-        site = _patient_site(ref)
+        site = refs.patient_site_of(ref)
         workload = self._to_be_stopped(site.client(), ref)
         if workload is not None:
-            jobs.stop(site.client(), _kind(ref), workload.id)
+            jobs.stop(site.client(), refs.kind_of(ref), workload.id)
 
     def _kill(self, ref: JobRef) -> None:
-        site, kind = _patient_site(ref), _kind(ref)
+        site, kind = refs.patient_site_of(ref), refs.kind_of(ref)
         client, kube = site.client(), site.kube()
         workload = self._to_be_stopped(client, ref)
         if workload is None:
@@ -230,10 +235,10 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
 
     def _to_be_stopped(self, client: RunAI, ref: JobRef) -> Workload | None:
         """Return the workload, after telling its launcher if it is not there yet."""
-        workload = _workload(client, ref)
+        workload = refs.find_workload(client, ref)
         if workload is None and not ref.native_id:
-            _cancelled_mark(ref).touch(mode=0o600)
-            workload = _workload(client, ref)
+            refs.cancelled_mark(ref).touch(mode=0o600)
+            workload = refs.find_workload(client, ref)
         return workload
 
     def _lines(self, ref: JobRef, query: LogQuery) -> Iterator[str]:
@@ -244,11 +249,11 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
             raise UnsupportedError(
                 f"A pod has one log for both streams, so {query.stream.name} alone cannot be had."
             )
-        site = _site(ref)
+        site = refs.site_of(ref)
         if not site.project_id:  # of a job that 0.12 submitted
             site = site.found()
         client = site.client()
-        workload = _workload(client, ref)
+        workload = refs.find_workload(client, ref)
         if workload is None:
             return iter(())
         where = ref.where
@@ -263,7 +268,7 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
         pattern = logs.files_of(where["name"], query.replica, int(where["nodes"]))
 
         def ended() -> bool:
-            return _has_ended(client, ref)
+            return refs.has_ended(client, ref)
 
         if mounted and not window:
             return logs.read_files(
@@ -275,6 +280,7 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
             workload.id,
             replica=query.replica,
             follow=query.follow,
+            last_only=query.last_only,
             ended=ended,
             window=window,
             otherwise=lambda: volume.read(where["pvc_job_dir"], pattern),
@@ -296,6 +302,14 @@ def _script(request: DGXRequest) -> DGXCloudRequest:
         extra_env=role.env,
         launcher=request.executor.get_launcher(),
     )
+
+
+def _masked(variable: Mapping[str, Any]) -> dict[str, Any]:
+    name, value = variable.get("name", ""), variable.get("value")
+    return {
+        **variable,
+        **({} if value is None else {"value": mask_environment({name: value})[name]}),
+    }
 
 
 def _on_volume(arg: str, pvc_job_dir: str) -> str:
@@ -329,72 +343,3 @@ def _where(request: DGXRequest, site: Site) -> dict[str, str]:
         "pvcs": json.dumps(executor.pvcs),
         "security": json.dumps(executor.custom_spec.get("security") or {}),
     }
-
-
-def _site(ref: JobRef) -> Site:
-    return Site.from_where(ref.where)
-
-
-def _patient_site(ref: JobRef) -> Site:
-    """Return the site for what should not fail for a short outage."""
-    return replace(_site(ref), patience_s=STOP_PATIENCE_S)
-
-
-def _kind(ref: JobRef) -> Kind:
-    return "distributed" if ref.where["kind"] == "distributed" else "trainings"
-
-
-def _workload(client: RunAI, ref: JobRef) -> Workload | None:
-    """Return the workload of a job; None where it was never created.
-
-    Raises:
-        JobNotFoundError: it was, and nothing is left of it.
-    """
-    name, project_id = ref.where["name"], ref.where["project_id"]
-    if not ref.native_id:
-        return client.find(name, project_id) or client.find(name, project_id, deleted=True)
-    try:
-        return client.get(_kind(ref), ref.native_id)
-    except JobNotFoundError:
-        deleted = client.find(name, project_id, deleted=True)
-        if deleted is None:
-            raise
-        return _as_deleted(deleted)
-
-
-def _as_deleted(workload: Workload) -> Workload:
-    """Return how a workload ended that somebody deleted: as it was, or stopped by that."""
-    if workload.phase in ("Completed", "Failed"):
-        return workload
-    return replace(workload, phase="Stopped", message="deleted in Run:ai")
-
-
-def _has_ended(client: RunAI, ref: JobRef) -> bool:
-    workload = _workload(client, ref)
-    return workload is not None and workload.phase in ("Stopped", "Failed", "Completed")
-
-
-def _name_in(app_id: str) -> str:
-    return app_id.rpartition("___")[2]
-
-
-def _note(job_dir: str, name: str) -> Path:
-    """Return the file that tells where a job is being submitted to, written before it is."""
-    return Path(job_dir) / "dgx_cloud" / f"{name}.json"
-
-
-def _cancelled_mark(ref: JobRef) -> Path:
-    return _note(ref.where["job_dir"], ref.where["name"]).with_suffix(".cancelled")
-
-
-def _was_cancelled(ref: JobRef) -> bool:
-    return _cancelled_mark(ref).exists()
-
-
-def _check_wanted(ref: JobRef) -> None:
-    if _was_cancelled(ref):
-        raise SubmitError(
-            "The job was cancelled before its workload was created.",
-            backend=BACKEND,
-            operation="submit",
-        )
