@@ -20,7 +20,7 @@ from tests.emulators.lepton import TOKEN, LeptonEmulator
 from tests.integration.lepton.requests import sent
 from torchx.specs import AppState
 
-from nemo_run.exceptions import AuthenticationError, BackendUnavailableError
+from nemo_run.exceptions import AuthenticationError, BackendError, BackendUnavailableError
 
 pytestmark = pytest.mark.slow
 
@@ -226,6 +226,17 @@ class TestCancelling:
             ["Deleted"],
         )
 
+    def test_a_job_that_does_not_stop_is_reported(
+        self, cluster: LeptonCluster, emulator: LeptonEmulator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        app_id = cluster.schedule("echo up; sleep 60")
+        cluster.wait_for_line(app_id, "up\n")
+        emulator.say_state(app_id.rpartition("___")[2], "Stopping")
+        now = time.monotonic
+        monkeypatch.setattr(time, "monotonic", lambda: now() * 60)  # a second is a minute
+        with pytest.raises(BackendError, match="still Stopping"):
+            cluster.cancel(app_id)
+
 
 class TestFollowing:
     def test_a_stream_that_is_cut_is_taken_up_where_it_was(
@@ -280,7 +291,7 @@ def test_giving_up_says_what_was_in_the_way(
     cluster: LeptonCluster, emulator: LeptonEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.monotonic
-    monkeypatch.setattr(time, "monotonic", lambda: now() * 60)  # an hour is a minute
+    monkeypatch.setattr(time, "monotonic", lambda: now() * 60)  # a second is a minute
     emulator.faults.add(Fault(method="POST", status=503, message="under maintenance"))
     with pytest.raises(BackendUnavailableError, match="under maintenance"):
         cluster.schedule(["true"])

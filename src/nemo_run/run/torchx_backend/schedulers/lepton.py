@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -241,7 +241,7 @@ class LeptonScheduler(
     def _kill(self, ref: JobRef) -> None:
         self._end_job(ref, lambda: self._client.delete_job(ref.native_id))
 
-    def _end_job(self, ref: JobRef, ask: Any) -> None:
+    def _end_job(self, ref: JobRef, ask: Callable[[], object]) -> None:
         """Ask until the workspace has heard it, and wait until nothing runs any more."""
         client = self._client
         try:
@@ -250,9 +250,15 @@ class LeptonScheduler(
             client.patiently(ask)
             deadline = time.monotonic() + STOPPING_S
             pause_s = 0.05
-            while client.patiently(lambda: client.job(ref.native_id)).state not in ENDED:
+            while (job := client.patiently(lambda: client.job(ref.native_id))).state not in ENDED:
                 if time.monotonic() > deadline:
-                    return  # what is reported is the state it is in
+                    raise BackendError(
+                        f"Asked Lepton to end {job.id}, but it is still {job.state} after "
+                        f"{STOPPING_S:.0f} s. Cancel it once more, or look at "
+                        f"{client.job_url(job.id)}.",
+                        backend=self.backend,
+                        operation="cancel",
+                    )
                 time.sleep(pause_s)
                 pause_s = min(pause_s * 1.5, 5)
         except JobNotFoundError:
