@@ -16,6 +16,8 @@ from nemo_run.core.execution.dgxcloud import DGXCloudExecutor, DGXCloudRequest, 
 from nemo_run.core.execution.launcher import FaultTolerance, Torchrun
 from nemo_run.exceptions import ConfigError
 
+pytestmark = pytest.mark.slow
+
 
 def assigned(cluster: DGXCloudCluster, **settings: Any) -> DGXCloudExecutor:
     executor = cluster.assigned("job", **settings)

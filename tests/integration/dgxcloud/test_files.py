@@ -17,6 +17,8 @@ from torchx.specs import AppState
 from nemo_run.core.execution.dgxcloud import DGXCloudExecutor
 from nemo_run.exceptions import ConfigError, SubmitError
 
+pytestmark = pytest.mark.slow
+
 
 def job_with_code(cluster: DGXCloudCluster, **settings: Any) -> DGXCloudExecutor:
     executor = cluster.assigned("job", **settings)

@@ -18,6 +18,8 @@ from nemo_run.core.execution.dgxcloud import DGXCloudExecutor
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 from nemo_run.run.torchx_backend.schedulers import dgxcloud
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = (
     "base_url",
     "kube_apiserver_url",

@@ -15,6 +15,8 @@ from nemo_run.core.execution._runai_logs import of_replica, whole_lines
 from nemo_run.exceptions import UnsupportedError
 from nemo_run.run.torchx_backend.schedulers.api import LogQuery
 
+pytestmark = pytest.mark.slow
+
 
 def pod(name: str) -> Pod:
     return Pod(name=name, created_at=0, started_at=None, completed_at=None)

@@ -13,6 +13,8 @@ from torchx.specs import AppState
 from nemo_run.core.execution.dgxcloud import DGXCloudState
 from nemo_run.run.torchx_backend.schedulers.dgxcloud import DGX_STATES
 
+pytestmark = pytest.mark.slow
+
 EXPECTED = {
     "Creating": AppState.PENDING,
     "Initializing": AppState.SUBMITTED,

@@ -19,6 +19,8 @@ import nemo_run as run
 from nemo_run._credentials import CredentialStore
 from nemo_run.exceptions import ConfigError
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "hf_Zx81kQmP0vLr77"
 PLANTED: dict[str, Any] = {
     "client_secret": CLIENT_SECRET,
