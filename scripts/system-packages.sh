@@ -9,6 +9,7 @@ missing=()
 needs() { command -v "$1" >/dev/null || missing+=("$2"); }
 needs dot graphviz
 needs pgrep procps
+needs busybox busybox-static
 # A Slurm cluster on loopback, reached over ssh.
 needs ssh openssh-client
 needs sshd openssh-server

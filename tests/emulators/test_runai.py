@@ -146,7 +146,8 @@ def test_a_distributed_workload_has_a_pod_for_each_worker(user: User) -> None:
     for pod in pods:
         url = f"{user.emulator.kube_url}/api/v1/namespaces/runai-team-a/pods/{pod['name']}/log"
         headers = {"Authorization": f"Bearer {user.token}"}
-        log = requests.get(url, headers=headers, timeout=10).text
+        params = {"container": "main", "timestamps": "true"}
+        log = requests.get(url, headers=headers, params=params, timeout=10).text
         assert log.endswith(f" {pod['name']} 2:2\n")
 
 

@@ -21,6 +21,8 @@ from nemo_run.exceptions import (
 PROTOCOL = "v4.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _STATUS = range(4)
 _CHUNK = 1 << 16
+_WAITING = "waiting to start"
+"""What Kubernetes says of a container that is still being made."""
 _SILENCE_S = 120.0
 
 
@@ -51,6 +53,10 @@ class PodState:
             exit_code=next((code for code in codes if code), codes[0] if codes else None),
             reason=next(filter(None, reasons), ""),
         )
+
+
+class NotStartedError(BackendError):
+    """A container has no log yet, since it does not run yet."""
 
 
 class CommandError(BackendError):
@@ -89,25 +95,41 @@ class Kube:
             return
 
     def log(
-        self, name: str, *, follow: bool, since: str = "", tail_lines: int | None = None
+        self,
+        name: str,
+        container: str,
+        *,
+        follow: bool,
+        since: str = "",
+        tail_lines: int | None = None,
     ) -> Iterator[bytes]:
-        """Yield the log of a pod as it comes, each line after its time and a blank.
+        """Yield the log of a container as it comes, each line after its time and a blank.
 
         Raises:
+            NotStartedError: the container is still being made.
             JobNotFoundError: the pod is gone.
             BackendUnavailableError: the stream was cut, or silent for a minute.
         """
         query = {"timestamps": "true", "follow": "true" if follow else "false"}
+        if container:
+            query["container"] = container
         if since:
             query["sinceTime"] = since
         if tail_lines is not None:
             query["tailLines"] = str(tail_lines)
-        return self._http.stream(f"{self._path(name)}/log", query=query)
+        try:
+            yield from self._http.stream(f"{self._path(name)}/log", query=query)
+        except BackendError as err:
+            if _WAITING not in err.detail:
+                raise
+            raise NotStartedError(
+                str(err), backend=err.backend, operation="logs", detail=err.detail
+            ) from err
 
     def run(
-        self, name: str, argv: Sequence[str], *, stdin: Iterable[bytes] = ()
+        self, name: str, container: str, argv: Sequence[str], *, stdin: Iterable[bytes] = ()
     ) -> Iterator[bytes]:
-        """Run a command in a pod and yield its output; ``stdin`` is sent meanwhile.
+        """Run a command in a container and yield its output; ``stdin`` is sent meanwhile.
 
         This protocol cannot say that the input has ended: the command must know.
 
@@ -115,7 +137,7 @@ class Kube:
             CommandError: it failed; says what it wrote to stderr.
             BackendUnavailableError: the connection was lost; it may have been run.
         """
-        connection = self._connect(name, argv)
+        connection = self._connect(name, container, argv)
         sender = threading.Thread(target=_send, args=(connection, stdin), daemon=True)
         sender.start()
         errors = b""
@@ -137,8 +159,10 @@ class Kube:
             sender.join()
         raise self._lost(name, "no status came")
 
-    def _connect(self, name: str, argv: Sequence[str]) -> WebSocket:
+    def _connect(self, name: str, container: str, argv: Sequence[str]) -> WebSocket:
         options = [("stdin", "true"), ("stdout", "true"), ("stderr", "true"), ("tty", "false")]
+        if container:
+            options.append(("container", container))
         query = urlencode([*(("command", word) for word in argv), *options], quote_via=quote)
         url = f"{self._http.url}{self._path(name)}/exec?{query}"
         refused: str | None = None

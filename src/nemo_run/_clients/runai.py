@@ -7,7 +7,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -84,23 +84,26 @@ class Workload:
 
 @dataclass(frozen=True, kw_only=True)
 class Pod:
-    """A pod of a workload; times are seconds since the epoch."""
+    """A pod of a workload; times are seconds since the epoch.
+
+    Attributes:
+        container: the one that runs the command; others may have been put beside it.
+    """
 
     name: str
+    container: str
     created_at: float
     started_at: float | None
     completed_at: float | None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Pod:
-        starts = [
-            seconds(container["startedAt"])
-            for container in data.get("containers") or ()
-            if container.get("startedAt")
-        ]
+        containers = data.get("containers") or [{}]
+        starts = [seconds(item["startedAt"]) for item in containers if item.get("startedAt")]
         completed = data.get("completedAt")
         return cls(
             name=data["name"],
+            container=containers[0].get("name") or "",
             created_at=seconds(data["createdAt"]),
             started_at=min(starts, default=None),
             completed_at=seconds(completed) if completed else None,
@@ -226,24 +229,27 @@ class RunAI:
         self, prefix: str, *, deleted: bool = False, patience_s: float | None = None
     ) -> list[Workload]:
         """Return the workloads whose names start with ``prefix``, of all projects."""
-        found: list[Workload] = []
-        while True:
-            query = {
-                "filterBy": f"name=^{prefix}",
-                "deleted": "true" if deleted else "false",
-                "offset": str(len(found)),
-                "limit": str(_PAGE),
-            }
-            answer = self._http.json("GET", "/workloads", query=query, patience_s=patience_s)
-            page = [Workload.from_json(data) for data in answer["workloads"]]
-            found += page
-            if len(page) < _PAGE:
-                return [w for w in found if w.name.startswith(prefix)]
+        query = {"filterBy": f"name=^{prefix}", "deleted": "true" if deleted else "false"}
+        items = self._pages("/workloads", "workloads", query, patience_s)
+        found = map(Workload.from_json, items)
+        return [workload for workload in found if workload.name.startswith(prefix)]
 
     def pods(self, workload_id: str) -> list[Pod]:
         """Return the pods of a workload, the oldest first."""
-        answer = self._http.json("GET", f"/workloads/{workload_id}/pods")
-        return sorted(map(Pod.from_json, answer["pods"]), key=lambda pod: pod.created_at)
+        items = self._pages(f"/workloads/{workload_id}/pods", "pods", {}, None)
+        return sorted(map(Pod.from_json, items), key=lambda pod: pod.created_at)
+
+    def _pages(
+        self, path: str, key: str, query: Mapping[str, str], patience_s: float | None
+    ) -> Iterator[Mapping[str, Any]]:
+        start = 0
+        while True:
+            window = {**query, "offset": str(start), "limit": str(_PAGE)}
+            page = self._http.json("GET", path, query=window, patience_s=patience_s)[key]
+            yield from page
+            start += len(page)
+            if len(page) < _PAGE:
+                return
 
     def events(self, workload_id: str) -> list[str]:
         """Return what happened to a workload, in words, the latest last."""

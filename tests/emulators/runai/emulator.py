@@ -6,7 +6,9 @@ import base64
 import contextlib
 import json
 import re
+import shutil
 import socket
+import subprocess
 import threading
 import time
 import uuid
@@ -86,6 +88,17 @@ class RunaiEmulator:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
+    def busybox(self) -> Path:
+        """Return a directory with all that a container of that image has."""
+        programs = self.directory / "busybox"
+        with self._lock:
+            if not programs.exists():
+                programs.mkdir(parents=True)
+                busybox = shutil.which("busybox")
+                assert busybox, "no busybox: run `make setup`"
+                subprocess.run([busybox, "--install", "-s", str(programs)], check=True)
+        return programs
+
     @contextlib.contextmanager
     def unreachable(self) -> Iterator[None]:
         self.server.stop()
@@ -144,7 +157,9 @@ class RunaiEmulator:
                 # Their host names would resolve; here they are all this machine.
                 "PET_LOCAL_ADDR": "127.0.0.1",
             }
-        if self.path:
+        if spec["image"].startswith("busybox"):
+            env["PATH"] = str(self.busybox())
+        elif self.path:
             env["PATH"] = self.path
         return ContainerSpec(
             argv=workload.argv,

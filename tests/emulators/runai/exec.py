@@ -6,6 +6,7 @@ import base64
 import contextlib
 import hashlib
 import json
+import shutil
 import socket
 import struct
 import subprocess
@@ -13,7 +14,7 @@ import threading
 from collections.abc import Sequence
 
 from tests.emulators.http import Request, Response
-from tests.emulators.processes import Container
+from tests.emulators.processes import PATH, Container
 
 PROTOCOL = "v4.channel.k8s.io"
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -41,13 +42,15 @@ class _Session:
         self._connection = connection
         self._lock = threading.Lock()
         # Its mounts and its root directory; what is left of it ends with the container.
-        enter = ["nsenter", "-t", str(container.pid), "-m", "-r", "-w", "--", *argv]
+        nsenter = shutil.which("nsenter")
+        assert nsenter
+        enter = [nsenter, "-t", str(container.pid), "-m", "-r", "-w", "--", *argv]
         self._process = subprocess.Popen(
             enter,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={"PATH": "/usr/local/bin:/usr/bin:/bin"},
+            env={"PATH": container.spec.env.get("PATH", PATH)},
         )
 
     def run(self) -> None:

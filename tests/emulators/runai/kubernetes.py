@@ -31,6 +31,7 @@ def _kube_delete(emulator: Any, request: Request, namespace: str, pod: str) -> A
 @ROUTES.on("GET", f"{_POD}/log")
 def _kube_log(emulator: Any, request: Request, namespace: str, pod: str) -> Any:
     found = emulator.pod(pod)
+    _check_container(request)
     if found.container is None:
         raise Refused(400, f'container "main" in pod "{pod}" is waiting to start')
     since = request.query.get("sinceTime", "")
@@ -55,8 +56,16 @@ def _kube_exec(emulator: Any, request: Request, namespace: str, pod: str) -> Any
     found = emulator.pod(pod)
     if found.container is None or not found.container.running:
         raise Refused(500, "container not found")
-    words = [value for key, value in parse_qsl(request.query_string) if key == "command"]
+    _check_container(request)
+    pairs = parse_qsl(request.query_string, keep_blank_values=True)
+    words = [value for key, value in pairs if key == "command"]
     return pod_exec.answer(request, found.container, words)
+
+
+def _check_container(request: Request) -> None:
+    # There may always be containers beside the one that counts.
+    if request.query.get("container") != "main":
+        raise Refused(400, "a container name must be specified, choose one of: [main sidecar]")
 
 
 def _stamped(line: Line) -> bytes:

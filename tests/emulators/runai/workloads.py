@@ -77,7 +77,8 @@ class Pod:
                     "name": "main",
                     "image": workload.spec["image"],
                     "startedAt": container and rfc3339(container.started_at),
-                }
+                },
+                {"name": "sidecar", "image": "some/sidecar"},
             ],
             "k8sPhase": self.phase,
             "tenantId": 1,

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 def pod(name: str) -> Pod:
-    return Pod(name=name, created_at=0, started_at=None, completed_at=None)
+    return Pod(name=name, container="main", created_at=0, started_at=None, completed_at=None)
 
 
 class TestPods:

@@ -36,6 +36,11 @@ log = logging.getLogger(__name__)
 STOP_S = 120.0
 """How long a workload may take to stop; Kubernetes gives its pods half a minute."""
 _POLL_S = (0.1, 3.0)
+_STAGING_HINT = (
+    ". Files go through the cluster's API server, kube_apiserver_url, which must accept Run:ai's "
+    "tokens and let this client run commands in pods. From a pod that has the volume, use "
+    "launched_from_cluster=True."
+)
 _PLAIN_REASONS = frozenset({"Error", "Completed"})
 """What Kubernetes says where an exit code says it all."""
 _STOPPED = frozenset({"Stopped", "Completed", "Failed"})
@@ -114,7 +119,7 @@ def submit(
     except SubmitError:
         raise
     except BackendError as err:
-        raise _refused(name, err) from err
+        raise _refused(name, err, hint=_STAGING_HINT) from err
     wanted()
     try:
         return client.create_named(executor._kind, payload(executor, site, name=name, tag=tag))
@@ -124,9 +129,9 @@ def submit(
         raise _refused(name, err) from err
 
 
-def _refused(name: str, err: BackendError) -> SubmitError:
+def _refused(name: str, err: BackendError, *, hint: str = "") -> SubmitError:
     return SubmitError(
-        f"Job {name} was not submitted to DGX Cloud: {err}",
+        f"Job {name} was not submitted to DGX Cloud: {err}{hint}",
         backend=BACKEND,
         operation="submit",
         detail=err.detail,

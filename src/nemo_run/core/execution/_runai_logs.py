@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from nemo_run._clients.kube import Kube
+from nemo_run._clients.kube import Kube, NotStartedError
 from nemo_run._clients.rfc3339 import nanoseconds
 from nemo_run._clients.runai import Pod, RunAI
 from nemo_run.core.execution._runai_volume import Volume
 from nemo_run.exceptions import (
-    BackendError,
     BackendUnavailableError,
     JobNotFoundError,
     UnsupportedError,
@@ -24,7 +23,6 @@ log = logging.getLogger(__name__)
 
 LAST_LINES = 1000
 _PAUSE_S = (0.1, 5.0)
-_NOT_STARTED = "400"  # what Kubernetes says of a container that is still being made
 _RANK = re.compile(r"-(master|launcher|worker)-(\d+)$")
 
 
@@ -103,6 +101,7 @@ def read(
                 at = positions.setdefault(pod.name, _Position())
                 blocks = kube.log(
                     pod.name,
+                    pod.container,
                     follow=follow and not over,
                     since=at.stamp,
                     tail_lines=LAST_LINES if last_only else None,
@@ -112,6 +111,8 @@ def read(
                     yield line
         except JobNotFoundError:
             pods = []
+        except NotStartedError as err:
+            log.debug("%s: %s", workload_id, err)
         except BackendUnavailableError as err:
             if not follow:
                 raise
@@ -167,24 +168,20 @@ def _new_lines(
 ) -> Iterator[bytes]:
     """Yield the lines of a pod's log that come after a position, and move it on."""
     last, passed = at.moment, 0
-    try:
-        # sinceTime is exact to the second, and lines of one moment may be on both sides of a cut.
-        for line in whole_lines(blocks):
-            stamp, _, text = line.partition(b" ")
-            if follow and not text.endswith(b"\n"):
-                return  # the rest is still to come
-            moment = nanoseconds(stamp.decode("ascii", "replace"))
-            if moment == last:
-                passed += 1
-            if moment < last or (moment == last and passed <= at.same):
-                continue
-            at.same = at.same + 1 if moment == at.moment else 1
-            at.stamp, at.moment = stamp.decode("ascii"), moment
-            if window.holds(moment):
-                yield text
-    except BackendError as err:
-        if not err.detail.startswith(_NOT_STARTED):
-            raise
+    # sinceTime is exact to the second, and lines of one moment may be on both sides of a cut.
+    for line in whole_lines(blocks):
+        stamp, _, text = line.partition(b" ")
+        if follow and not text.endswith(b"\n"):
+            return  # the rest is still to come
+        moment = nanoseconds(stamp.decode("ascii", "replace"))
+        if moment == last:
+            passed += 1
+        if moment < last or (moment == last and passed <= at.same):
+            continue
+        at.same = at.same + 1 if moment == at.moment else 1
+        at.stamp, at.moment = stamp.decode("ascii"), moment
+        if window.holds(moment):
+            yield text
 
 
 def whole_lines(blocks: Iterator[bytes]) -> Iterator[bytes]:

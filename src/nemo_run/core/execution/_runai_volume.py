@@ -13,14 +13,14 @@ import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from nemo_run._clients.http import Conflict
 from nemo_run._clients.kube import Kube
-from nemo_run._clients.runai import BACKEND, Project, RunAI, Workload
+from nemo_run._clients.runai import BACKEND, Pod, Project, RunAI, Workload
 from nemo_run._files import write_whole
 from nemo_run.core.execution import _runai_payloads as payloads
 from nemo_run.exceptions import (
@@ -31,6 +31,8 @@ from nemo_run.exceptions import (
 )
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 READY_S = 600.0
 """How long a workspace may take to start, say while its image is fetched."""
@@ -150,10 +152,10 @@ class WorkspaceVolume:
 
     def put(self, items: Sequence[Item], *, last: Item | None = None) -> None:
         # The end of the input cannot be told, hence the count.
-        extract = 'touch "$2"; [ ! -e "$3" ] || exit 0; head -c "$1" | tar -xzof - -C /'
+        extract = '[ -e "$3" ] || { head -c "$2" | tar -xzof - -C /; }'
         seal = ""
         if last is not None:
-            extract += ' && mv "$3.part" "$3"'
+            extract = '[ -e "$3" ] || { head -c "$2" | tar -xzof - -C / && mv "$3.part" "$3"; }'
             seal = last.path
             items = [*items, replace(last, path=f"{seal}.part")]
         with tempfile.TemporaryFile() as archive:
@@ -161,25 +163,35 @@ class WorkspaceVolume:
             size = archive.tell()
             log.info("sending %.1f MB to project %s", size / 1e6, self._project.name)
 
-            def attempt(pod: str) -> None:
+            def attempt(pod: Pod) -> None:
                 archive.seek(0)
                 sent = _progress(iter(lambda: archive.read(_BLOCK), b""), size, self._project.name)
-                command = ["sh", "-c", extract, "sh", str(size), self._used, seal]
-                for _ in self._kube.run(pod, command, stdin=sent):
+                for _ in self._run(pod, extract, str(size), seal, stdin=sent):
                     pass
 
             self._with_pod(attempt)
 
     def read(self, directory: str, pattern: str, start: int = 0) -> Iterator[bytes]:
         show = (
-            'touch "$4"; cd "$1" 2>/dev/null || exit 0; '
-            'ls -tr $2 2>/dev/null | while read -r file; do cat "$file"; done | tail -c "+$3"'
+            '[ ! -d "$2" ] || { cd "$2" && ls -tr $3 2>/dev/null | '
+            'while read -r file; do cat "$file"; done | tail -c "+$4"; }'
         )
-        command = ["sh", "-c", show, "sh", directory, pattern, str(start + 1), self._used]
-        yield from self._kube.run(self._with_pod(str), command)
+        pod = self._with_pod(lambda pod: pod)
+        yield from self._run(pod, show, directory, pattern, str(start + 1))
 
-    def _with_pod(self, act: Callable[[str], Any]) -> Any:
-        """Call ``act`` with the name of a pod, again with another where it was just ending."""
+    def _run(
+        self, pod: Pod, script: str, *args: str, stdin: Iterable[bytes] = ()
+    ) -> Iterator[bytes]:
+        """Run a script, whose arguments start at ``$2``, and keep the pod from ending meanwhile."""
+        whole = (
+            '(while touch "$1"; do sleep 30; done) </dev/null >/dev/null 2>&1 & beat=$!; '
+            f"{script}; code=$?; kill $beat; exit $code"
+        )
+        command = ["sh", "-c", whole, "sh", self._used, *args]
+        return self._kube.run(pod.name, pod.container, command, stdin=stdin)
+
+    def _with_pod(self, act: Callable[[Pod], T]) -> T:
+        """Call ``act`` with a pod, again with another where it was just ending."""
         deadline = time.monotonic() + self._patience_s
         while True:
             try:
@@ -190,7 +202,7 @@ class WorkspaceVolume:
                 log.info("%s; trying again", err)
                 time.sleep(1.0)
 
-    def _pod(self) -> str:
+    def _pod(self) -> Pod:
         workspace = self._workspace()
         deadline = time.monotonic() + READY_S
         pause_s, most_s = _POLL_S
@@ -198,7 +210,7 @@ class WorkspaceVolume:
             if workspace.phase == "Running":
                 pods = self._client.pods(workspace.id)
                 if pods and self._kube.pod(pods[-1].name).phase == "Running":
-                    return pods[-1].name
+                    return pods[-1]
             elif workspace.phase in _GONE:
                 raise JobNotFoundError(f"Workspace {workspace.name} has just ended")
             elif workspace.phase in _BROKEN or time.monotonic() > deadline:

@@ -42,7 +42,7 @@ def find_workload(client: RunAI, ref: JobRef) -> Workload | None:
     except JobNotFoundError as err:
         found, gone = None, err
     if found is not None:
-        return found
+        return _as_deleted(found) if found.deleted else found
     deleted = client.find(name, project_id, deleted=True) if name else None
     if deleted is not None:
         return _as_deleted(deleted)
