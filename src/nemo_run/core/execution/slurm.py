@@ -24,6 +24,7 @@ from nemo_run.core.execution.launcher import (
     Torchrun,
 )
 from nemo_run.core.packaging.base import Packager
+from nemo_run.core.packaging.git import GitArchivePackager
 from nemo_run.core.tunnel.client import LocalTunnel, SSHTunnel
 from nemo_run.exceptions import ConfigError
 
@@ -191,7 +192,7 @@ class SlurmExecutor(Executor):
     memory_measure: bool = False
     job_details: SlurmJobDetails = field(default_factory=SlurmJobDetails)
     tunnel: SSHTunnel | LocalTunnel = field(default_factory=lambda: LocalTunnel(job_dir=""))
-    packager: Packager = field(default_factory=Packager)
+    packager: Packager = field(default_factory=GitArchivePackager)
     dependencies: list[str] = field(default_factory=list)
     dependency_type: str = "afterok"
     torchrun_nproc_per_node: int | None = None
@@ -270,6 +271,13 @@ class SlurmExecutor(Executor):
     def package_configs(self, *cfgs: tuple[str, str]) -> list[str]:
         super().package_configs(*cfgs)
         return [f"{RUNDIR}/configs/{name}" for name, _ in cfgs]
+
+    def package(self, packager: Packager, job_name: str) -> None:
+        """Collect the code that travels; it is unpacked on the cluster, which keeps it by hash."""
+        from nemo_run.core.packaging._staging import stage
+
+        if not self.linked_code:
+            stage(packager, self.job_dir, job_name)
 
     @property
     def linked_code(self) -> str | None:
