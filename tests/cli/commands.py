@@ -13,7 +13,7 @@ from typing import Any
 
 SCRIPTS = Path(__file__).parent / "scripts"
 BIN = Path(sys.executable).parent
-GIVE_UP_S = 60
+GIVE_UP_S = 110
 
 
 @dataclass(frozen=True)

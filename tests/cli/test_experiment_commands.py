@@ -280,6 +280,22 @@ def test_running_jobs_are_followed_and_ended(own_home: Path, nemorun: Command) -
     assert not list(own_home.rglob("long*")), "neither directories nor records are left"
 
 
+def test_the_tasks_of_a_group_are_followed_side_by_side(own_home: Path, nemorun: Command) -> None:
+    with run.Experiment("pair", executor=run.LocalExecutor(), clean_mode=True) as experiment:
+        scripts = [run.Script(inline=f"echo {word}; sleep 600") for word in ("one", "two")]
+        experiment.add(scripts, name="both")
+        experiment.run(detach=True)
+    argv = [str(commands.BIN / "nemorun"), "experiment", "logs", "pair", "-f"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as follower:
+        assert follower.stdout is not None
+        assert sorted(follower.stdout.readline() for _ in range(2)) == ["0 one\n", "1 two\n"]
+        assert nemorun("experiment", "cancel", "pair").code == 0
+        assert follower.wait(timeout=60) == 0
+    head = f"{commands.BIN / 'nemorun'} experiment logs pair -f | head -1"
+    done = commands.run(["bash", "-o", "pipefail", "-c", head], cwd=own_home)
+    assert (done.code, done.out.count("\n"), done.err) == (0, 1, "")
+
+
 def test_a_job_is_ended_with_what_it_depends_on(own_home: Path, nemorun: Command) -> None:
     with run.Experiment("chain", executor=run.LocalExecutor(), clean_mode=True) as experiment:
         first = experiment.add(run.Script(inline="sleep 600"), name="first")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import collections
+import functools
 import json
 import re
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -34,7 +35,7 @@ class Selection:
 
 
 class LogPrinter:
-    """Prints logs of an experiment's jobs to stdout, each job by a thread of its own."""
+    """Prints logs of an experiment's jobs to stdout, side by side when following."""
 
     def __init__(
         self, experiment: Experiment, selection: Selection, *, named: bool, as_json: bool
@@ -47,26 +48,30 @@ class LogPrinter:
         self._printing = threading.Lock()
         self._looking = threading.Lock()
         self._errors: list[str] = []
+        self._unread = False
         self._runner = get_runner()
 
     def print(self, jobs: Sequence[int]) -> int:
         """Print the logs of the jobs at these positions; return 1 if one could not be had."""
-        if len(jobs) == 1 or not self._selection.follow:
-            for index in jobs:
-                self._print_job(index)
-        else:
-            threads = [
-                threading.Thread(target=self._print_job, args=(index,), daemon=True)
-                for index in jobs
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                while thread.is_alive():  # in steps, so that Ctrl-C is heard
-                    thread.join(0.2)
+        self._each([functools.partial(self._print_job, index) for index in jobs])
+        if self._unread:
+            raise BrokenPipeError
         for error in self._errors:
             print(f"Error: {error}", file=sys.stderr)
         return 1 if self._errors else 0
+
+    def _each(self, actions: Sequence[Callable[[], None]]) -> None:
+        """Do things one after the other or, following, at once: each may take as long as a job."""
+        if len(actions) == 1 or not self._selection.follow:
+            for action in actions:
+                action()
+            return
+        threads = [threading.Thread(target=action, daemon=True) for action in actions]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive() and not self._unread:
+                thread.join(0.2)  # in steps, so that Ctrl-C is heard
 
     def _print_job(self, index: int) -> None:
         job = self._experiment.jobs[index]
@@ -74,15 +79,15 @@ class LogPrinter:
             handles = self._handles(index)
             if not handles:
                 print(f"{job.id} has not been started, so it has no log.", file=sys.stderr)
-            for number, handle in enumerate(handles):
-                for label, lines in self._logs(job, handle):
-                    place = f"{number}/{label}" if len(handles) > 1 else label
-                    self._emit(job.id, place, self._chosen(lines))
-        except NemoRunError as err:
-            self._errors.append(f"no log of {job.id}: {err}")
-        except BrokenPipeError:
-            raise
-        except OSError as err:
+            numbers = [str(number) for number in range(len(handles))] if handles[1:] else [""]
+            self._each(
+                [
+                    functools.partial(self._emit, job.id, "/".join(filter(None, place)), lines)
+                    for number, handle in zip(numbers, handles, strict=False)
+                    for *place, lines in ((number, *log) for log in self._logs(job, handle))
+                ]
+            )
+        except (NemoRunError, OSError) as err:
             self._errors.append(f"no log of {job.id}: {err}")
 
     def _handles(self, index: int) -> list[str]:
@@ -126,13 +131,19 @@ class LogPrinter:
         )
 
     def _emit(self, job: str, place: str, lines: Iterable[str]) -> None:
-        name = "/".join(part for part in (job if self._named else "", place) if part)
+        name = "/".join(filter(None, (job if self._named else "", place)))
         prefix = self._screen.style(f"{name} ", CYAN) if name else ""
-        for line in lines:
-            text = line.rstrip("\n")
-            if self._as_json:
-                text = json.dumps({"job": job, "replica": place, "line": text}, ensure_ascii=False)
-            else:
-                text = prefix + text
-            with self._printing:
-                print(text, flush=self._selection.follow)
+        try:
+            for line in self._chosen(lines):
+                text = line.rstrip("\n")
+                if self._as_json:
+                    entry = {"job": job, "replica": place, "line": text}
+                    text = json.dumps(entry, ensure_ascii=False)
+                else:
+                    text = prefix + text
+                with self._printing:
+                    print(text, flush=self._selection.follow)
+        except BrokenPipeError:
+            self._unread = True  # nobody reads us any more
+        except NemoRunError as err:
+            self._errors.append(f"no log of {job}: {err}")
