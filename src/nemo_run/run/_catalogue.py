@@ -19,7 +19,8 @@ from nemo_run.exceptions import RecordError
 log = logging.getLogger(__name__)
 
 LABELS = "labels.json"
-_CONFIG, _TASKS, _STATE, _PLAN = "_CONFIG", "_TASKS", "_STATE", "_PLAN"
+STATE = "_STATE"
+_CONFIG, _TASKS, _PLAN = "_CONFIG", "_TASKS", "_PLAN"
 _MAX_NESTING = 4
 # As in _records, which takes longer to import than a thousand experiments to list.
 _ENDED = frozenset({"SUCCEEDED", "FAILED", "CANCELLED"})
@@ -149,14 +150,14 @@ def read_entry(created_at: float, title: str, path: str) -> Entry | None:
     """Return what is known of the experiment in a directory; None if there is none (any more)."""
     try:
         # Few calls, since there may be thousands of experiments on a slow file system.
-        names = os.listdir(f"{path}/{_STATE}")  # noqa: PTH208
+        names = os.listdir(f"{path}/{STATE}")  # noqa: PTH208
     except OSError:
         names = []
     known: dict[int, JobSummary] = {}
     for name in names:
         index, _, kind = name.partition(".")
         if kind == "json" and index.isdecimal():
-            known[int(index)] = _read_job(f"{path}/{_STATE}/{name}")
+            known[int(index)] = _read_job(f"{path}/{STATE}/{name}")
     jobs = _all_jobs(path, known)
     if jobs is None:
         return None
@@ -283,7 +284,7 @@ def _stored_job(job: Any, task: Any) -> StoredJob:
 def read_labels(path: str) -> Labels:
     """Return what a user wrote on the experiment in a directory."""
     try:
-        data = json.loads((Path(path) / _STATE / LABELS).read_bytes())
+        data = json.loads((Path(path) / STATE / LABELS).read_bytes())
         return Labels(tuple(map(str, data.get("tags", ()))), str(data.get("note", "")))
     except FileNotFoundError:
         return NO_LABELS
@@ -299,7 +300,7 @@ def write_labels(path: str, labels: Labels) -> None:
         RecordError: it cannot be written.
     """
     data = json.dumps({"tags": list(labels.tags), "note": labels.note}) + "\n"
-    file = Path(path) / _STATE / LABELS
+    file = Path(path) / STATE / LABELS
     try:
         file.parent.mkdir(exist_ok=True)
         write_whole(file, data.encode())

@@ -14,6 +14,7 @@ from nemo_run.exceptions import ConfigError, RecordError
 from nemo_run.run import _catalogue
 from nemo_run.run._catalogue import Entry
 from nemo_run.run._durations import elapsed
+from nemo_run.run._remembered import read_entries
 
 STATES = (
     "UNSUBMITTED",
@@ -86,9 +87,10 @@ def filtered(options: argparse.Namespace) -> list[Entry]:
     """
     states = _states(options.state or ())
     since, until = moment_or_none(options.since), moment_or_none(options.until)
+    known = places()
     chosen = [
         place
-        for place in places()
+        for place in known
         if (not options.title or _has_title(place, options.title))
         and (since is None or place.created_at >= since)
         and (until is None or place.created_at <= until)
@@ -98,8 +100,8 @@ def filtered(options: argparse.Namespace) -> list[Entry]:
     only_places = not (states or options.executor or options.tag or options.text)
     if only_places and options.limit is not None:
         chosen = chosen[: options.limit]
-    read = (_catalogue.read_entry(place.created_at, place.title, place.path) for place in chosen)
-    entries = [entry for entry in read if entry is not None and _matches(entry, options)]
+    read = read_entries(chosen, {place.path for place in known})
+    entries = [entry for entry in read if _matches(entry, options)]
     if not options.cached:
         entries = _summaries.refreshed(entries)
     if states:
