@@ -29,11 +29,11 @@ SHOWN = {
     ),
     "task.py model=@examples/command_line/model.toml --dryrun": r"Model\(width=32, depth=6\)",
     "task.py model=small run.executor=local run.plugins=double --yes": (
-        r"train/0 20 steps at 0\.1 on Model\(width=2, depth=2\)"
+        r"20 steps at 0\.1 on Model\(width=2, depth=2\)"
     ),
     "task.py model=small rate=0.1,0.01 --sweep --yes": r": 2 jobs: 2 SUCCEEDED$",
-    "defaults.py": r"train/0 60 steps at 0\.01 on Model\(width=64, depth=2\)",
-    "defaults.py steps=3 run.plugins.factor=10 run.executor.retries=1": r"train/0 30 steps",
+    "defaults.py": r"60 steps at 0\.01 on Model\(width=64, depth=2\)",
+    "defaults.py steps=3 run.plugins.factor=10 run.executor.retries=1": r"30 steps",
     "experiment.py --yes": r"model-1/0 10 steps at 0\.1 on Model\(width=8, depth=2\)",
     'experiment.py "models[0].width=1" sequential=True --yes': (
         r"model-0/0 10 steps at 0\.1 on Model\(width=1, depth=2\)\n(.|\n)*model-1/0 10 steps"

@@ -23,7 +23,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "hello_world": (
         r"Dry run for task hello_world:greet",
         r"hello agent 7 and somebody 42",
-        r"greet/0 good morning agent 7 and somebody 42",
+        r"good morning agent 7 and somebody 42",
     ),
     "history": (
         r"jobs: \['work', 'work_1'\]",
