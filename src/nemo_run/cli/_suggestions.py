@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 _MAX_NAMED = 20
@@ -10,6 +9,9 @@ _MAX_NAMED = 20
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a sentence that names the nearest of the known words, or else all of them."""
+    # Most commands never need it, and all of them should start at once.
+    import difflib
+
     names = sorted(set(known))
     close = difflib.get_close_matches(word, names, n=1)
     if close:
