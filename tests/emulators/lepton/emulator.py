@@ -358,9 +358,11 @@ def _chunks(lines: Iterator[Line]) -> Iterator[bytes]:
 @_ROUTES.on("GET", "/logs")
 def stored_log(emulator: LeptonEmulator, request: Request) -> Any:
     query = request.query
-    if "job_query_mode" not in query:
+    if not {"start", "end"} <= query.keys():
         raise Refused(400, "start and end are required")
-    job = emulator.find(request, query.get("job", ""))
+    job = emulator.jobs.get(query.get("job", ""))
+    if job is None or not _visible(job, emulator.user(request)):
+        raise Refused(404, f"job {query.get('job')} not found")
     start, end = int(query["start"]), int(query["end"])
     end = min(end, time.time_ns() - int(emulator.log_lag_s * 1e9))
     result = []

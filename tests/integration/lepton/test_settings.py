@@ -13,6 +13,7 @@ from tests.integration.lepton.requests import sent
 from torchx.specs import AppState
 
 import nemo_run as run
+from nemo_run._clients._lepton_types import vendor_types
 from nemo_run.exceptions import ConfigError, SubmitError
 
 pytestmark = pytest.mark.slow
@@ -144,8 +145,13 @@ class TestWrongSettings:
         assert isinstance(executor, run.LeptonExecutor)
         executor.mounts = [{"path": "/", "mount_path": "/volume"}]
         app = cluster.app(["true"], executor=executor)
+        planned = cluster.scheduler.submit_dryrun(app, executor)
+        if not vendor_types("deployment").Mount.model_fields["from_"].is_required():
+            # Up to 0.26 the client leaves that to the workspace.
+            assert cluster.wait(cluster.scheduler.schedule(planned)).state is AppState.SUCCEEDED
+            return
         with pytest.raises(ConfigError, match=r"mounts\.0\.from: Field required\.$"):
-            cluster.scheduler.schedule(cluster.scheduler.submit_dryrun(app, executor))
+            cluster.scheduler.schedule(planned)
         assert emulator.jobs == {}
 
     def test_a_secret_that_is_not_there_is_named(

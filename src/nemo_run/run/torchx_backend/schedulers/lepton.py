@@ -112,6 +112,7 @@ class LeptonScheduler(
     def __init__(self, session_name: str) -> None:
         super().__init__("lepton", session_name)
         self._connection: Lepton | None = None
+        self._deleted: set[str] = set()
 
     @property
     def _client(self) -> Lepton:
@@ -204,7 +205,12 @@ class LeptonScheduler(
         return ref
 
     def _poll(self, ref: JobRef) -> JobStatus:
-        job = self._client.job(ref.native_id)
+        try:
+            job = self._client.job(ref.native_id)
+        except JobNotFoundError:
+            if ref.native_id in self._deleted:  # older clients cannot ask for the archive
+                return JobStatus(state=AppState.CANCELLED)
+            raise
         state, message = _outcome(job)
         code = None
         if state is AppState.SUCCEEDED:
@@ -240,6 +246,7 @@ class LeptonScheduler(
 
     def _kill(self, ref: JobRef) -> None:
         self._end_job(ref, lambda: self._client.delete_job(ref.native_id))
+        self._deleted.add(ref.native_id)
 
     def _end_job(self, ref: JobRef, ask: Callable[[], object]) -> None:
         """Ask until the workspace has heard it, and wait until nothing runs any more."""
