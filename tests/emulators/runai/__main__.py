@@ -34,6 +34,8 @@ def main() -> None:
         ")"
     )
     print(f"# Volumes are in {directory / 'volumes'}. Ctrl-C ends it and its jobs.", flush=True)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has us ignore them
+        signal.signal(number, signal.default_int_handler)
     try:
         signal.pause()
     except KeyboardInterrupt:

@@ -161,7 +161,8 @@ class WorkspaceVolume:
         with tempfile.TemporaryFile() as archive:
             _pack(items, archive)
             size = archive.tell()
-            log.info("sending %.1f MB to project %s", size / 1e6, self._project.name)
+            if size > _BLOCK:
+                log.info("sending %.0f MB to project %s", size / 1e6, self._project.name)
 
             def attempt(pod: Pod) -> None:
                 archive.seek(0)
