@@ -172,3 +172,5 @@ def test_a_detached_experiment_outlives_its_launcher(
     exp.wait()
     assert states(exp) == {"job-0": "SUCCEEDED", "job-1": "FAILED", "job-2": "FAILED"}
     assert len(emulator.jobs()) == 3
+    below = f"nemo_run/experiments/detached/{exp._id}/job-0/scripts/job-0.sh"
+    assert list(tmp_path.glob(f"runai/**/{below}")), "its files are not where they belong"
