@@ -16,6 +16,9 @@ MARK = "@nemo_run"
 
 BAD_STREAM = 65
 
+_LOOKS = 25
+"""How often to look, five times a second, whether tasks that were asked to end have ended."""
+
 # Ask for a job by the directory of its submission, which is part of the path of its script.
 _FIND = r"""
 find_job() {
@@ -165,11 +168,22 @@ def history(ids: Collection[str], state_dirs: Sequence[str]) -> str:
 
 
 def cancel(job_id: str, state_dir: str, *, kill: bool) -> str:
-    """Ask Slurm to end a job, after leaving a note that we did; with ``kill`` without any grace."""
+    """Ask Slurm to end a job, after leaving a note that we did; with ``kill`` without any grace.
+
+    Its tasks are asked first: ending the whole job ends srun, too, and with it their last words.
+    """
     note = f"[ ! -d {_shell.render([state_dir])} ] || : >{_shell.render([state_dir])}/cancelled"
-    steps = _shell.render(["squeue", "--steps", "-h", "-j", job_id, "-o", "%i"])
-    at_once = f"scancel --signal=KILL $({steps} 2>/dev/null | grep -v '[a-z]') 2>/dev/null"
-    return "\n".join([note, *([at_once] if kill else []), _shell.render(["scancel", job_id])])
+    queue = _shell.render(["squeue", "--steps", "-h", "-j", job_id, "-o", "%i"])
+    steps = f"{queue} 2>/dev/null | grep -v '[a-z]'"
+    if kill:
+        first = [f"scancel --signal=KILL $({steps}) 2>/dev/null"]
+    else:
+        first = [
+            f"{_shell.render(['scancel', '--signal=TERM', job_id])} 2>/dev/null",
+            f'n=0; while [ $n -lt {_LOOKS} ] && [ -n "$({steps})" ]; do '
+            "sleep 0.2; n=$((n + 1)); done",
+        ]
+    return "\n".join([note, *first, _shell.render(["scancel", job_id])])
 
 
 def forget_environment(state_dirs: Sequence[str]) -> str:

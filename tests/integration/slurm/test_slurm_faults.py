@@ -186,6 +186,15 @@ class TestDaemons:
         jobs.cancel(app_id)
         assert jobs.squeue(app_id, "%T") == "CANCELLED"
 
+    def test_the_last_words_of_cancelled_jobs_are_not_lost(self, jobs: Jobs) -> None:
+        text = "trap 'echo cleaned; exit 0' TERM; echo up; sleep 60 & wait"
+        app_ids = [jobs.schedule(text, name=f"job-{number}") for number in range(8)]
+        for app_id in app_ids:
+            jobs.wait_for_line(app_id, "up\n")
+            jobs.cancel(app_id)
+        assert {jobs.wait(app_id).state for app_id in app_ids} == {AppState.CANCELLED}
+        assert [jobs.lines(app_id)[-1] for app_id in app_ids] == ["cleaned\n"] * 8
+
 
 class TestDisk:
     def test_a_job_that_does_not_fit_is_refused(self, jobs: Jobs, small_disk: Path) -> None:

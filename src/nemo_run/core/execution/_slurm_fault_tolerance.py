@@ -32,6 +32,7 @@ echo "$SLURM_JOB_ID $nemo_run_restart X" >>"$FAULT_TOL_RESULTS_FILE"
 """
 
 AT_END = r"""
+nemo_run_await_cancel
 nemo_run_mark=S
 [ "$nemo_run_code" -eq 0 ] || nemo_run_mark=F
 sed -i "s/^$SLURM_JOB_ID $nemo_run_restart X\$/$SLURM_JOB_ID $nemo_run_restart $nemo_run_mark/" \

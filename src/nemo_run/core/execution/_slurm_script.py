@@ -38,6 +38,7 @@ trap 'nemo_run_asked=1' TERM
 # Leave how this job ended where it is found when Slurm has forgotten it.
 nemo_run_end() {
     echo "nemo_run: exit code $1"
+    nemo_run_await_cancel
     if [ "$1" -ne 0 ] && [ "$nemo_run_restart" -lt "$TORCHX_MAX_RETRIES" ] \
         && nemo_run_may_go_on && scontrol requeue "$SLURM_JOB_ID"; then
         exit "$1"
@@ -46,13 +47,17 @@ nemo_run_end() {
     exit "$1"
 }
 
-# Whoever cancels a job kills its tasks first and then asks Slurm, whose word this waits for.
-nemo_run_may_go_on() {
+# Whoever cancels a job ends its tasks first and then asks Slurm, whose word this waits for.
+nemo_run_await_cancel() {
     if [ -e "$nemo_run_state/cancelled" ] && [ "$nemo_run_asked" = 0 ]; then
         sleep 60 &
         wait $!
     fi
-    [ "$nemo_run_asked" = 0 ] && [ ! -e "$nemo_run_state/late$nemo_run_element" ]
+}
+
+nemo_run_may_go_on() {
+    [ "$nemo_run_asked" = 0 ] && [ ! -e "$nemo_run_state/cancelled" ] \
+        && [ ! -e "$nemo_run_state/late$nemo_run_element" ]
 }
 
 nemo_run_keep() {
