@@ -40,11 +40,11 @@ unit: setup
 	$(PYTEST) -q -n 2 --dist worksteal -m "not slow" tests
 
 test: check .venv-torch/.installed ## Everything: `make check`, then the slow suites against real engines
-	$(PYTEST) -q -m slow tests
+	$(PYTEST) -q -n 2 --dist worksteal -m slow tests
 	$(MAKE) --no-print-directory older
 
 older: .venv-lepton-0.26/.installed .venv-torch/.installed ## The Lepton suites with the older generation of the vendor's client
-	.venv-lepton-0.26/bin/python -m pytest -q -k lepton tests/contract tests/emulators/test_lepton.py tests/integration/lepton tests/unit/test_lepton_pieces.py
+	.venv-lepton-0.26/bin/python -m pytest -q -n 2 --dist worksteal -k lepton tests/contract tests/emulators/test_lepton.py tests/integration/lepton tests/unit/test_lepton_pieces.py
 
 # Real torch, for tests of distributed training; it is large, so nothing else has it.
 .venv-torch/.installed: pyproject.toml constraints.txt scripts/make-venv.sh

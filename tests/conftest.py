@@ -13,8 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 from nemo_run import _home
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("nemo_run", deadline=None)
+settings.load_profile("nemo_run")
 
 if TYPE_CHECKING:
     from tests.integration.slurm.cluster import SlurmCluster
