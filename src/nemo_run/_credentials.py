@@ -84,11 +84,14 @@ _SECRET_NAME = re.compile(
 )
 
 
+def sounds_secret(name: str) -> bool:
+    """Tell whether a variable of that name likely holds a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
 def mask_environment(env: Mapping[str, str]) -> dict[str, str]:
     """Return ``env`` to be shown to people: values of variables that sound secret are masked."""
-    return {
-        name: mask(value) if _SECRET_NAME.search(name) else value for name, value in env.items()
-    }
+    return {name: mask(value) if sounds_secret(name) else value for name, value in env.items()}
 
 
 def redact(obj: Any) -> Any:

@@ -1,0 +1,353 @@
+"""The calls we make to SkyPilot, through its public SDK.
+
+The SDK talks to an API server, a local one that it starts by itself or a remote one. Most calls
+give a request id at once, and the answer when it is asked for by that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nemo_run._extras import require
+from nemo_run.exceptions import (
+    BackendError,
+    BackendUnavailableError,
+    JobNotFoundError,
+    SubmitError,
+)
+
+BACKEND = "skypilot"
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# "(train, pid=12) text" of a single node, "(head, rank=0, pid=12) text" of several.
+_PREFIX = re.compile(r"^\((?P<who>[^()]*?), (?:rank=(?P<rank>\d+), )?pid=\d+(?:, ip=[^()]*)?\) ?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkyJob:
+    """A job in the queue of a cluster, or a managed one.
+
+    ``status`` is a word of SkyPilot's ``JobStatus`` or ``ManagedJobStatus``.
+    """
+
+    id: int
+    name: str
+    status: str
+    log_path: str = ""
+    message: str = ""
+    recoveries: int = 0
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkyRequest:
+    """A request to the API server; ``status`` is a word of its ``RequestStatus``."""
+
+    id: str
+    status: str
+    message: str = ""
+
+    @property
+    def is_live(self) -> bool:
+        return self.status in ("PENDING", "WAITING", "RUNNING")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogLine:
+    """A line of a job's log, without what SkyPilot puts before it."""
+
+    rank: int
+    text: str
+
+
+def sdk() -> Any:
+    """Return the package.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
+    return require("sky", extra="skypilot", needed_by="SkyPilot")
+
+
+@contextlib.contextmanager
+def _asking(operation: str) -> Iterator[None]:
+    """Turn what the SDK raises into errors of ours, and keep what it prints to itself."""
+    errors = sdk().exceptions
+    unreachable = _present(
+        errors,
+        "ApiServerConnectionError",
+        "RequestInterruptedError",
+        "ServerTemporarilyUnavailableError",
+    )
+    gone = _present(errors, "ClusterDoesNotExist", "JobNotFoundError")
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    except gone as err:
+        raise JobNotFoundError(str(err), backend=BACKEND, operation=operation) from err
+    except (*unreachable, ConnectionError, TimeoutError) as err:
+        raise BackendUnavailableError(
+            f"The SkyPilot API server does not answer: {err}", backend=BACKEND, operation=operation
+        ) from err
+    except (RuntimeError, ValueError, OSError, *_present(errors, "ClusterNotUpError")) as err:
+        raise BackendError(
+            f"SkyPilot could not {operation}: {err}",
+            backend=BACKEND,
+            operation=operation,
+            detail=str(err),
+        ) from err
+
+
+def _present(errors: Any, *names: str) -> tuple[type[Exception], ...]:
+    """Return those of SkyPilot's exceptions that this version has."""
+    return tuple(getattr(errors, name) for name in names if hasattr(errors, name))
+
+
+# Requests.
+
+
+def launch(
+    task: Any,
+    cluster: str,
+    *,
+    retry_until_up: bool,
+    idle_minutes_to_autostop: int | None,
+    down: bool,
+    dryrun: bool = False,
+) -> str:
+    """Ask for a task on a cluster, which is made if there is none; return the request's id.
+
+    Raises:
+        SubmitError: SkyPilot did not take it.
+        BackendUnavailableError: the API server does not answer.
+    """
+    try:
+        with _asking("launch"):
+            return str(
+                sdk().launch(
+                    task,
+                    cluster_name=cluster,
+                    retry_until_up=retry_until_up,
+                    idle_minutes_to_autostop=idle_minutes_to_autostop,
+                    down=down,
+                    dryrun=dryrun,
+                    fast=True,
+                )
+            )
+    except BackendUnavailableError:
+        raise
+    except BackendError as err:
+        raise SubmitError(
+            f"SkyPilot did not accept the task: {err.detail}",
+            backend=BACKEND,
+            operation="launch",
+            detail=err.detail,
+        ) from err
+
+
+def launch_managed(task: Any) -> str:
+    """Ask for a managed job; return the request's id. Raises as `launch` does."""
+    try:
+        with _asking("launch"):
+            return str(sdk().jobs.launch(task))
+    except BackendUnavailableError:
+        raise
+    except BackendError as err:
+        raise SubmitError(
+            f"SkyPilot did not accept the managed job: {err.detail}",
+            backend=BACKEND,
+            operation="launch",
+            detail=err.detail,
+        ) from err
+
+
+def answer(request_id: str, *, operation: str) -> Any:
+    """Wait for a request and return what it gives."""
+    with _asking(operation):
+        return sdk().get(request_id)
+
+
+def find_request(request_id: str) -> SkyRequest | None:
+    """Return how a request stands; the API server forgets them after some days."""
+    with _asking("ask for a request"):
+        found = sdk().api_status(request_ids=[request_id])
+    return _request(found[0]) if found else None
+
+
+def requests_naming(cluster: str, name: str) -> list[SkyRequest]:
+    """Return the launches of task ``name`` that the API server knows of, the latest first."""
+    with _asking("list requests"):
+        found = sdk().api_status(all_status=True)
+    wanted = [
+        payload
+        for payload in found
+        if payload.name.endswith("launch")
+        and payload.cluster_name in (None, cluster)
+        and name in payload.request_body
+    ]
+    return [_request(p) for p in sorted(wanted, key=lambda p: p.created_at, reverse=True)]
+
+
+def cancel_request(request_id: str) -> None:
+    """Stop a request that is still going on, such as a launch that waits for machines."""
+    with _asking("cancel a request"):
+        sdk().get(sdk().api_cancel(request_ids=[request_id], silent=True))
+
+
+def _request(payload: Any) -> SkyRequest:
+    return SkyRequest(
+        id=payload.request_id, status=str(payload.status), message=payload.status_msg or ""
+    )
+
+
+# Clusters and their jobs.
+
+
+def cluster_status(cluster: str) -> str | None:
+    """Return the word of ``ClusterStatus`` for a cluster, or None where there is no such."""
+    records = answer(_call("status", cluster_names=[cluster]), operation="ask for the cluster")
+    return str(_get(records[0], "status").value) if records else None
+
+
+def jobs(cluster: str) -> list[SkyJob]:
+    """Return the queue of a cluster.
+
+    Raises:
+        JobNotFoundError: there is no such cluster.
+        BackendError: it is not up.
+    """
+    records = answer(_call("queue", cluster_name=cluster, all_users=True), operation="queue")
+    return [
+        SkyJob(
+            id=_get(record, "job_id"),
+            name=_get(record, "job_name"),
+            status=_get(record, "status").value,
+            log_path=_get(record, "log_path") or "",
+            started_at=_get(record, "start_at"),
+            ended_at=_get(record, "end_at"),
+        )
+        for record in records
+    ]
+
+
+def cancel(cluster: str, job_id: int) -> None:
+    """End a job of a cluster. Ending one that has ended is fine."""
+    answer(_call("cancel", cluster_name=cluster, job_ids=[job_id]), operation="cancel")
+
+
+def down(cluster: str) -> None:
+    """Take a cluster down. One that is gone is fine."""
+    with contextlib.suppress(JobNotFoundError):
+        answer(_call("down", cluster_name=cluster), operation="take down the cluster")
+
+
+def tail(cluster: str, job_id: int, *, follow: bool) -> Iterator[LogLine]:
+    """Yield the log of a job as SkyPilot streams it.
+
+    SkyPilot takes a carriage return for the end of a line; `download` gives what was written.
+    """
+    with _asking("read logs"):
+        stream = sdk().tail_logs(cluster, job_id, follow=follow, preload_content=False)
+    yield from _parsed(stream)
+
+
+def download(cluster: str, job_id: int, directory: Path) -> None:
+    """Copy the logs of a job into ``directory``, as they are on the cluster."""
+    with _asking("download logs"):
+        paths = sdk().download_logs(cluster, [str(job_id)])
+    _keep(paths.get(str(job_id)), directory)
+
+
+# Managed jobs.
+
+
+def managed_jobs(job_ids: list[int] | None = None) -> list[SkyJob]:
+    """Return managed jobs, all or some."""
+    managed = sdk().jobs
+    ask = getattr(managed, "queue_v2", None) or managed.queue
+    with _asking("queue"):
+        answered = sdk().get(ask(refresh=True, all_users=True, job_ids=job_ids))
+    records = answered[0] if isinstance(answered, tuple) else answered
+    return [
+        SkyJob(
+            id=_get(record, "job_id"),
+            name=_get(record, "job_name") or "",
+            status=_get(record, "status").value,
+            message=_get(record, "failure_reason") or _get(record, "details") or "",
+            recoveries=_get(record, "recovery_count") or 0,
+            started_at=_get(record, "start_at"),
+            ended_at=_get(record, "end_at"),
+        )
+        for record in records
+    ]
+
+
+def cancel_managed(job_id: int) -> None:
+    """End a managed job. Ending one that has ended is fine."""
+    with _asking("cancel"):
+        sdk().get(sdk().jobs.cancel(job_ids=[job_id]))
+
+
+def tail_managed(job_id: int, *, follow: bool) -> Iterator[LogLine]:
+    """Yield the log of a managed job; see `tail`."""
+    with _asking("read logs"):
+        stream = sdk().jobs.tail_logs(job_id=job_id, follow=follow, preload_content=False)
+    yield from _parsed(stream)
+
+
+def download_managed(job_id: int, directory: Path) -> None:
+    """Copy the logs of a managed job into ``directory``."""
+    with _asking("download logs"):
+        paths = sdk().jobs.download_logs(
+            name=None, job_id=job_id, refresh=True, controller=False, local_dir=str(directory)
+        )
+    _keep(next(iter(paths.values()), None), directory)
+
+
+def _call(verb: str, **arguments: Any) -> str:
+    with _asking(verb):
+        return str(getattr(sdk(), verb)(**arguments))
+
+
+def _get(record: Any, name: str) -> Any:
+    """Read a record, which is a model in new versions and a dict in old ones."""
+    return record.get(name) if isinstance(record, dict) else getattr(record, name, None)
+
+
+def _keep(path: str | None, directory: Path) -> None:
+    if path is None:
+        return
+    source = Path(path).expanduser()
+    if source.is_dir() and source != directory:
+        shutil.copytree(source, directory, dirs_exist_ok=True)
+
+
+def _parsed(stream: Iterator[str | None]) -> Iterator[LogLine]:
+    """Yield the lines of the task; SkyPilot's own about the job have no process id before them."""
+    rest = ""
+    for part in stream:
+        if part is None:
+            continue
+        *whole, rest = (rest + part).split("\n")
+        for line in whole:
+            if (parsed := parse_line(line + "\n")) is not None:
+                yield parsed
+    if rest and (parsed := parse_line(rest)) is not None:
+        yield parsed
+
+
+def parse_line(line: str) -> LogLine | None:
+    """Return a line of the task's, or None for one of SkyPilot's own."""
+    plain = _COLOUR.sub("", line, count=2)
+    match = _PREFIX.match(plain)
+    if match is None:
+        return None
+    return LogLine(rank=int(match["rank"] or 0), text=plain[match.end() :])

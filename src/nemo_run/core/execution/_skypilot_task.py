@@ -1,0 +1,284 @@
+"""What the executors for SkyPilot's clusters and for its managed jobs have in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from nemo_run._credentials import mask, mask_environment, sounds_secret
+from nemo_run._extras import require
+from nemo_run._shell import assignment, render
+from nemo_run.core.execution.base import Executor, ExecutorMacros
+from nemo_run.core.packaging.base import Packager
+from nemo_run.core.packaging.base import Packager as GitArchivePackager
+from nemo_run.exceptions import ConfigError
+from nemo_run.run._names import slug
+
+if TYPE_CHECKING:
+    import sky
+
+RUN_DIR_VAR = "nemo_run_dir"
+"""Variable of the run script that says where the job directory is on the cluster."""
+
+TRY = "nemo_run: try"
+"""How the line in a job's log begins that says which try follows."""
+
+_CHOICES = (
+    "cloud",
+    "region",
+    "zone",
+    "cpus",
+    "memory",
+    "instance_type",
+    "use_spot",
+    "infra",
+    "network_tier",
+    "image_id",
+    "disk_size",
+    "disk_tier",
+    "ports",
+)
+"""What may be a list, with one element for each choice that SkyPilot has."""
+
+# /nemo_run at the start of an argument, or of the value that follows ``=``, ``:`` or ``,``.
+_RUN_DIR = re.compile(r"(^|[=:,])/nemo_run(?=/|$)")
+
+
+@dataclass(kw_only=True)
+class SkypilotTask(Executor):
+    """Which machines SkyPilot is to find, and what is to be put on them.
+
+    Of the fields that take a list, element *i* of each belongs to choice *i*; SkyPilot takes the
+    cheapest choice that can be had.
+
+    Attributes:
+        infra: where to run in SkyPilot's short form, such as ``aws/us-east-1``; instead of
+            ``cloud``, ``region`` and ``zone``.
+        gpus: names of accelerators any of which will do, ``gpus_per_node`` of them.
+        file_mounts, storage_mounts: as in a task of SkyPilot, by their path on the cluster.
+        setup: shell commands that prepare each node.
+        cluster_config_overrides: handed to SkyPilot's resources as it is.
+    """
+
+    HEAD_NODE_IP_VAR: ClassVar[str] = "head_node_ip"
+    NPROC_PER_NODE_VAR: ClassVar[str] = "SKYPILOT_NUM_GPUS_PER_NODE"
+    NUM_NODES_VAR: ClassVar[str] = "num_nodes"
+    NODE_RANK_VAR: ClassVar[str] = "SKYPILOT_NODE_RANK"
+    HET_GROUP_HOST_VAR: ClassVar[str] = "het_group_host"
+
+    container_image: str | None = None
+    cloud: str | list[str] | None = None
+    region: str | list[str] | None = None
+    zone: str | list[str] | None = None
+    gpus: str | list[str] | None = None
+    gpus_per_node: int | None = None
+    cpus: int | float | list[int | float] | None = None
+    memory: int | float | list[int | float] | None = None
+    instance_type: str | list[str] | None = None
+    num_nodes: int = 1
+    use_spot: bool | list[bool] | None = None
+    disk_size: int | list[int] | None = None
+    disk_tier: str | list[str] | None = None
+    ports: tuple[str] | None = None
+    file_mounts: dict[str, str] | None = None
+    storage_mounts: dict[str, dict[str, Any]] | None = None
+    cluster_name: str | None = None
+    setup: str | None = None
+    autodown: bool = False
+    idle_minutes_to_autostop: int | None = None
+    torchrun_nproc_per_node: int | None = None
+    cluster_config_overrides: dict[str, Any] | None = None
+    infra: str | None = None
+    network_tier: str | None = None
+    retry_until_up: bool = False
+    packager: Packager = field(default_factory=GitArchivePackager)
+    job_name: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("cloud", "region", "zone") if getattr(self, name) is not None]
+        if self.infra is not None and given:
+            raise ConfigError(
+                f"infra={self.infra!r} already says where to run, so {', '.join(given)} cannot be "
+                "given as well. Leave one of the two out."
+            )
+        if self.num_nodes < 1:
+            raise ConfigError(f"num_nodes={self.num_nodes} would run nowhere. Use at least 1.")
+
+    @property
+    def workdir(self) -> str:
+        return str(Path(self.job_dir) / "workdir")
+
+    def assign(self, exp_id: str, exp_dir: str, task_id: str, task_dir: str) -> None:
+        self.experiment_id = exp_id
+        self.experiment_dir = exp_dir
+        self.job_dir = str(Path(exp_dir) / task_dir)
+        self.job_name = task_id
+
+    def package_configs(self, *cfgs: tuple[str, str]) -> list[str]:
+        super().package_configs(*cfgs)
+        return [f"/nemo_run/configs/{name}" for name, _ in cfgs]
+
+    def nnodes(self) -> int:
+        return self.num_nodes
+
+    def nproc_per_node(self) -> int:
+        return self.torchrun_nproc_per_node or self.gpus_per_node or 1
+
+    def macro_values(self) -> ExecutorMacros | None:
+        return ExecutorMacros(
+            head_node_ip_var=self.HEAD_NODE_IP_VAR,
+            nproc_per_node_var=self.NPROC_PER_NODE_VAR,
+            num_nodes_var=self.NUM_NODES_VAR,
+            node_rank_var=self.NODE_RANK_VAR,
+            het_group_host_var=self.HET_GROUP_HOST_VAR,
+        )
+
+    def resources_config(self) -> dict[str, Any]:
+        """Return the resources as SkyPilot writes them in YAML.
+
+        Raises:
+            ConfigError: lists that belong together differ in length.
+        """
+        config: dict[str, Any] = {}
+        if self.gpus is not None:
+            names = [self.gpus] if isinstance(self.gpus, str) else self.gpus
+            config["accelerators"] = {name: self.gpus_per_node or 1 for name in names}
+        if self.container_image is not None:
+            config["image_id"] = self.container_image
+        lists: dict[str, list[Any]] = {}
+        for name in _CHOICES:
+            value = getattr(self, name, None)
+            if isinstance(value, list):
+                lists[name] = [_none(item) for item in value]
+            elif value is not None:
+                config[name] = _none(list(value) if isinstance(value, tuple) else value)
+        lengths = {name: len(values) for name, values in lists.items()}
+        if len(set(lengths.values())) > 1:
+            told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            raise ConfigError(
+                f"Element i of each list belongs to choice i, but {told}. Make them equally long."
+            )
+        config["any_of"] = [
+            dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)
+        ]
+        if self.cluster_config_overrides is not None:
+            config["_cluster_config_overrides"] = self.cluster_config_overrides
+        return config
+
+    def to_resources(self) -> set[sky.Resources] | set[sky.Resources]:
+        """Return what SkyPilot is asked for: one choice, or several.
+
+        Raises:
+            ConfigError: SkyPilot does not take it; says why.
+        """
+        sdk = _sky(self)
+        try:
+            found: set[sky.Resources] = sdk.Resources.from_yaml_config(self.resources_config())
+        except ValueError as err:
+            raise ConfigError(f"SkyPilot does not accept these resources: {err}") from err
+        return found
+
+    def to_task(
+        self,
+        name: str,
+        cmd: list[str] | None = None,
+        env_vars: dict[str, str] | None = None,
+    ) -> sky.task.Task:
+        """Return a task that runs ``cmd`` in the job's code, with the job directory beside it.
+
+        Variables that sound secret become secrets of the task, which SkyPilot does not show.
+        """
+        sdk = _sky(self)
+        environment = {**self.env_vars, **(env_vars or {})}
+        hidden = {key: value for key, value in environment.items() if sounds_secret(key)}
+        task = sdk.Task(
+            slug(name),
+            setup=self.setup or "",
+            run=None if cmd is None else run_script(slug(name), cmd, retries=self._tries()),
+            envs={key: value for key, value in environment.items() if key not in hidden},
+            secrets=hidden,
+            num_nodes=self.num_nodes,
+        )
+        task.set_file_mounts({**(self.file_mounts or {}), remote_directory(name): self.job_dir})
+        if self.storage_mounts:
+            storage = require("sky.data", extra="skypilot", needed_by=type(self).__name__).Storage
+            task.set_storage_mounts(
+                {
+                    path: storage.from_yaml_config(dict(config))
+                    for path, config in self.storage_mounts.items()
+                }
+            )
+        task.set_resources(self.to_resources())
+        return task
+
+    def _tries(self) -> int:
+        """Return how often the run script itself starts a failed command again."""
+        return self.retries
+
+
+def remote_directory(name: str) -> str:
+    """Return where the directory of job ``name`` is put: jobs of one cluster do not share it."""
+    return f"~/.nemo_run/{slug(name)}"
+
+
+def run_script(name: str, cmd: Sequence[str], *, retries: int) -> str:
+    """Return what runs on each node."""
+    macros = (
+        SkypilotTask.HEAD_NODE_IP_VAR,
+        SkypilotTask.NPROC_PER_NODE_VAR,
+        SkypilotTask.NUM_NODES_VAR,
+        SkypilotTask.NODE_RANK_VAR,
+        SkypilotTask.HET_GROUP_HOST_VAR,
+        RUN_DIR_VAR,
+    )
+    # A path in our own directory is the same in every job, so it cannot be taken literally.
+    command = [_RUN_DIR.sub(rf"\g<1>${{{RUN_DIR_VAR}}}", arg) for arg in cmd]
+    lines = [
+        "if command -v conda >/dev/null 2>&1; then conda deactivate >/dev/null 2>&1 || true; fi",
+        'num_nodes=$(printf "%s\\n" "$SKYPILOT_NODE_IPS" | wc -l)',
+        'head_node_ip=$(printf "%s\\n" "$SKYPILOT_NODE_IPS" | head -n 1)',
+        "export num_nodes head_node_ip",
+        f'{RUN_DIR_VAR}="$HOME/{remote_directory(name).removeprefix("~/")}"',
+        # For tasks that name it themselves, where this is allowed and no other job was first.
+        f'[ -e /nemo_run ] || ln -s "${RUN_DIR_VAR}" /nemo_run 2>/dev/null || true',
+        f'mkdir -p "${RUN_DIR_VAR}/code" && cd "${RUN_DIR_VAR}/code" || exit 1',
+    ]
+    run = render(command, expand=macros)
+    if not retries:
+        return "\n".join([*lines, run, ""])
+    return "\n".join(
+        [
+            *lines,
+            assignment("nemo_run_tries", str(retries + 1)),
+            "nemo_run_try=1",
+            f"until {run}; do",
+            "  nemo_run_code=$?",
+            '  [ "$nemo_run_try" -lt "$nemo_run_tries" ] || exit "$nemo_run_code"',
+            "  sleep $((nemo_run_try < 6 ? 1 << (nemo_run_try - 1) : 60))",
+            "  nemo_run_try=$((nemo_run_try + 1))",
+            f'  echo "{TRY} $nemo_run_try of $nemo_run_tries, after exit code $nemo_run_code"',
+            "done",
+            "",
+        ]
+    )
+
+
+def shown(task: Any) -> dict[str, Any]:
+    """Return a task of SkyPilot as plain data, without secrets."""
+    config: dict[str, Any] = task.to_yaml_config()
+    if config.get("envs"):
+        config["envs"] = mask_environment(config["envs"])
+    if config.get("secrets"):
+        config["secrets"] = {name: mask("hidden") for name in config["secrets"]}
+    return config
+
+
+def _none(value: Any) -> Any:
+    return None if isinstance(value, str) and value.lower() == "none" else value
+
+
+def _sky(executor: Executor) -> Any:
+    return require("sky", extra="skypilot", needed_by=type(executor).__name__)

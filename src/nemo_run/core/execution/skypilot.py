@@ -1,0 +1,220 @@
+"""Run on clusters that SkyPilot makes."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from nemo_run._clients import skypilot as client
+from nemo_run._files import write_whole
+from nemo_run.core.execution._skypilot_task import SkypilotTask, shown
+from nemo_run.core.execution.base import Capabilities, ExecutorMacros
+from nemo_run.core.packaging.base import Packager
+from nemo_run.exceptions import BackendError, ConfigError, JobNotFoundError
+
+if TYPE_CHECKING:
+    import sky
+
+logger = logging.getLogger(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_SKYPILOT_AVAILABLE":
+        return find_spec("sky") is not None
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@dataclass(kw_only=True)
+class SkypilotExecutor(SkypilotTask):
+    """Runs tasks on a cluster of SkyPilot's, which is made when it is first needed.
+
+    All jobs of an experiment share one cluster, named after it, unless ``cluster_name`` says
+    otherwise.
+
+    Attributes:
+        autodown: take the cluster down when it has been idle.
+        idle_minutes_to_autostop: how long it may be idle.
+        retry_until_up: go on asking for machines until there are some.
+    """
+
+    SCHEDULER: ClassVar[str] = "skypilot"
+    CAPABILITIES: ClassVar[Capabilities] = Capabilities(detach=True, retries=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cluster_name is not None and "___" in self.cluster_name:
+            raise ConfigError(
+                f"cluster_name={self.cluster_name!r} has '___' in it, which separates the parts of "
+                "our job ids. Use another name."
+            )
+
+    # What a cluster of this executor is asked is written down here, for the public contract.
+
+    def assign(self, exp_id: str, exp_dir: str, task_id: str, task_dir: str) -> None:
+        super().assign(exp_id, exp_dir, task_id, task_dir)
+
+    def package(self, packager: Packager, job_name: str) -> None:
+        super().package(packager, job_name)
+
+    def macro_values(self) -> ExecutorMacros | None:
+        return super().macro_values()
+
+    @classmethod
+    def parse_app(cls, app_id: str) -> tuple[str, str, int]:
+        """Return cluster, task and job number; the cluster is asked where the id has a tag.
+
+        Raises:
+            ConfigError: this is no id of ours.
+            JobNotFoundError: the cluster has no such job, or not yet.
+        """
+        cluster, task, last = split_app_id(app_id)
+        if last.isdecimal():
+            return cluster, task, int(last)
+        return cluster, task, find_job(cluster, job_name(task, last)).id
+
+    @classmethod
+    def status(
+        cls, app_id: str
+    ) -> tuple[sky.utils.status_lib.ClusterStatus | None, dict | None]:  # type: ignore[type-arg]  # as published
+        """Return the cluster's status and the job's entry in its queue, each None if unknown."""
+        cluster, task, last = split_app_id(app_id)
+        try:
+            state = client.cluster_status(cluster)
+        except BackendError as err:
+            logger.debug("%s: %s", cluster, err)
+            return None, None
+        if state is None:
+            return None, None
+        try:
+            job = find_job(cluster, job_name(task, last))
+        except BackendError as err:
+            logger.debug("%s: %s", app_id, err)
+            return client.sdk().ClusterStatus(state), None
+        details = {
+            "job_id": job.id,
+            "job_name": job.name,
+            "status": client.sdk().JobStatus(job.status),
+            "log_path": job.log_path,
+            "start_at": job.started_at,
+            "end_at": job.ended_at,
+        }
+        return client.sdk().ClusterStatus(state), details
+
+    @classmethod
+    def cancel(cls, app_id: str) -> None:
+        """End a job; one that is not there is left alone."""
+        cluster, task, last = split_app_id(app_id)
+        try:
+            job = find_job(cluster, job_name(task, last))
+        except JobNotFoundError:
+            return
+        client.cancel(cluster, job.id)
+
+    @classmethod
+    def logs(cls, app_id: str, fallback_path: str | None) -> None:
+        """Print the log of a job and follow it; from ``fallback_path`` where that has it."""
+        kept = Path(fallback_path).expanduser() / "run.log" if fallback_path else None
+        _, details = cls.status(app_id)
+        ended = details is None or details["status"].is_terminal()
+        if ended and kept is not None and kept.exists():
+            print(kept.read_text(errors="replace"), end="")
+            return
+        cluster, _, job_id = cls.parse_app(app_id)
+        for line in client.tail(cluster, job_id, follow=True):
+            print(line.text, end="")
+
+    def launch(
+        self,
+        task: sky.task.Task,
+        cluster_name: str | None = None,
+        num_nodes: int | None = None,
+        dryrun: bool = False,
+    ) -> tuple[int | None, sky.backends.ResourceHandle | None]:
+        """Launch a task and wait for the cluster; return the job's number and the handle."""
+        if num_nodes is not None:
+            task.num_nodes = num_nodes
+        request = self.submit(task, cluster_name, dryrun=dryrun)
+        job_id, handle = client.answer(request, operation="launch")
+        return job_id, handle
+
+    def submit(
+        self, task: sky.task.Task, cluster_name: str | None = None, dryrun: bool = False
+    ) -> str:
+        """Ask for a task and return the request's id, without waiting for a cluster.
+
+        The task is also written to ``skypilot_task.yml`` in the job directory, without secrets.
+        """
+        if self.job_dir:
+            import yaml
+
+            text = yaml.safe_dump(shown(task), sort_keys=False)
+            write_whole(Path(self.job_dir) / "skypilot_task.yml", text.encode())
+        return client.launch(
+            task,
+            cluster_name or self.cluster(),
+            retry_until_up=self.retry_until_up,
+            idle_minutes_to_autostop=self.idle_minutes_to_autostop,
+            down=self.autodown,
+            dryrun=dryrun,
+        )
+
+    def cluster(self) -> str:
+        """Return the name of the cluster that jobs of this executor run on.
+
+        Raises:
+            ConfigError: neither ``cluster_name`` nor an experiment gives it one.
+        """
+        name = self.cluster_name or self.experiment_id
+        if not name:
+            raise ConfigError(
+                "The cluster has no name. Give cluster_name, or add the task to an experiment."
+            )
+        return name if name[:1].isalpha() else f"nemo-run-{name}"
+
+    def cleanup(self, handle: str) -> None:
+        """Copy the logs of an ended job from its cluster into the job directory."""
+        _, _, app_id = handle.partition("://")[2].partition("/")
+        cluster, _, job_id = self.parse_app(app_id)
+        client.download(cluster, job_id, Path(self.job_dir) / "sky_logs")
+
+
+def app_id_for(executor: SkypilotExecutor, task: str, tag: str) -> str:
+    """Return the id of a job that is about to be launched."""
+    return "___".join((executor.experiment_id or "-", executor.cluster(), task, tag))
+
+
+def split_app_id(app_id: str) -> tuple[str, str, str]:
+    """Return cluster, task, and the job's number or, for one of ours, its tag.
+
+    Raises:
+        ConfigError: this is no such id.
+    """
+    parts = app_id.rsplit("___", 3)
+    if len(parts) != 4 or not all(parts):
+        raise ConfigError(
+            f"{app_id!r} is not the id of a SkyPilot job, which is written "
+            "<experiment>___<cluster>___<task>___<number or tag>."
+        )
+    return parts[1], parts[2], parts[3]
+
+
+def job_name(task: str, last: str) -> str:
+    """Return what SkyPilot calls a job: with a tag, so that it is found again by that alone."""
+    return last if last.isdecimal() else f"{task}-{last}"
+
+
+def find_job(cluster: str, name: str) -> client.SkyJob:
+    """Return a job of a cluster by its name, or by its number for one of an earlier release.
+
+    Raises:
+        JobNotFoundError: the cluster does not know it, or is not known.
+    """
+    for job in client.jobs(cluster):
+        if name in (job.name, str(job.id)):
+            return job
+    raise JobNotFoundError(
+        f"Cluster {cluster} has no job {name}.", backend=client.BACKEND, operation="queue"
+    )
