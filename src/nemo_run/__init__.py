@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     )
     from nemo_run.core.execution.lepton import LeptonExecutor
     from nemo_run.core.execution.local import LocalExecutor
+    from nemo_run.core.execution.skypilot import SkypilotExecutor
+    from nemo_run.core.execution.skypilot_jobs import SkypilotJobsExecutor
     from nemo_run.core.execution.slurm import SlurmExecutor
     from nemo_run.core.packaging.base import Packager
     from nemo_run.core.packaging.git import GitArchivePackager
@@ -58,6 +60,8 @@ __all__ = [
     "Plugin",
     "SSHTunnel",
     "Script",
+    "SkypilotExecutor",
+    "SkypilotJobsExecutor",
     "SlurmExecutor",
     "SlurmRay",
     "SlurmTemplate",
@@ -94,6 +98,8 @@ _HOMES = {
     "Plugin": "run.plugin",
     "SSHTunnel": "core.tunnel.client",
     "Script": "config",
+    "SkypilotExecutor": "core.execution.skypilot",
+    "SkypilotJobsExecutor": "core.execution.skypilot_jobs",
     "SlurmExecutor": "core.execution.slurm",
     "SlurmRay": "core.execution.launcher",
     "SlurmTemplate": "core.execution.launcher",
@@ -127,8 +133,6 @@ _PLANNED = {
     "DevSpace",
     "DockerExecutor",
     "KubeflowExecutor",
-    "SkypilotExecutor",
-    "SkypilotJobsExecutor",
 }
 
 

@@ -9,19 +9,12 @@ from __future__ import annotations
 import pytest
 
 _DOCKER = "the Docker executor"
-_SKYPILOT = "the SkyPilot executors"
 _KUBEFLOW = "the Kubeflow executor"
 _DEVSPACE = "the devspaces"
 
 TO_COME: dict[str, str] = {
     "nemo_run.DockerExecutor": _DOCKER,
     "torchx.schedulers.docker_persistent": _DOCKER,
-    "nemo_run.SkypilotExecutor": _SKYPILOT,
-    "nemo_run.SkypilotJobsExecutor": _SKYPILOT,
-    "nemo_run.core.execution.skypilot": _SKYPILOT,
-    "nemo_run.run.torchx_backend.schedulers.skypilot": _SKYPILOT,
-    "torchx.schedulers.skypilot": _SKYPILOT,
-    "torchx.schedulers.skypilot_jobs": _SKYPILOT,
     "nemo_run.KubeflowExecutor": _KUBEFLOW,
     "torchx.schedulers.kubeflow": _KUBEFLOW,
     "nemo_run.DevSpace": _DEVSPACE,

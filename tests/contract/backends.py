@@ -50,12 +50,14 @@ class End:
 class Cluster(Protocol):
     """A working backend, small enough to be started for one test.
 
-    ``scratch`` is a directory that the test and its jobs both see. ``outage`` makes the backend
+    ``scratch`` is a directory that the test and its jobs both see. ``patience`` says how many times
+    longer than a local one a job may take to get anywhere. ``outage`` makes the backend
     unreachable while entered; it is None where that cannot happen.
     """
 
     name: str
     scratch: Path
+    patience: float
     outage: Callable[[], AbstractContextManager[None]] | None
 
     @property
@@ -85,6 +87,8 @@ class SchedulerCluster:
     """Everything but `executor`, by the scheduler that the executor names."""
 
     name: str
+    patience: float = 1.0
+    poll_s: float = 0.02
     outage: Callable[[], AbstractContextManager[None]] | None = None
     fixture: str = ""
     """Of pytest's, which starts what the backend needs."""
@@ -166,7 +170,7 @@ class SchedulerCluster:
         return End(status.state, status.exit_code, status.message, status.restarts)
 
     def wait(self, app_id: str, timeout_s: float = 30) -> End:
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s * self.patience
         while True:
             status = self.status(app_id)
             assert status is not None, f"{app_id} is not known"
@@ -174,14 +178,14 @@ class SchedulerCluster:
                 return status
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{app_id} is {status.state.name} after {timeout_s} s")
-            time.sleep(0.02)
+            time.sleep(self.poll_s)
 
     def wait_for_line(self, app_id: str, line: str, timeout_s: float = 30) -> None:
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s * self.patience
         while line not in self.lines(app_id):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{app_id} does not say {line!r}")
-            time.sleep(0.02)
+            time.sleep(self.poll_s)
 
     def lines(self, app_id: str, **query: Any) -> list[str]:
         """Return the log lines of a job's only role; ``query`` as for ``log_iter``."""
@@ -330,10 +334,54 @@ class DGXCloudCluster(SchedulerCluster):
             os.environ.update(self._before)
 
 
+class SkypilotCluster(SchedulerCluster):
+    """One cluster that all tests share, made by a real SkyPilot on a real Slurm."""
+
+    name = "skypilot"
+    # A launch takes ten seconds where nothing else is going on, and all tests share two processors.
+    patience = 20.0
+    poll_s = 2.0
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        # The account of the jobs is another than ours.
+        root.chmod(0o755)
+        self.scratch.chmod(0o777)
+
+    def executor(self, **settings: Any) -> Executor:
+        return run.SkypilotExecutor(
+            **{
+                "cluster_name": os.environ["NEMO_RUN_TEST_SKYPILOT_CLUSTER"],
+                "infra": "slurm/loop",
+                "packager": run.Packager(),
+                **settings,
+            }
+        )
+
+
+class SkypilotJobs(SkypilotCluster):
+    """Jobs that the same SkyPilot manages, each on a cluster of its own."""
+
+    name = "skypilot_jobs"
+
+    def executor(self, **settings: Any) -> Executor:
+        return run.SkypilotJobsExecutor(
+            **{
+                "infra": "slurm/loop",
+                "cpus": 1,
+                "memory": 1,
+                "packager": run.Packager(),
+                **settings,
+            }
+        )
+
+
 BACKENDS: dict[str, Callable[[Path], SchedulerCluster]] = {
     "dgx_cloud": DGXCloudCluster,
     "lepton": LeptonCluster,
     "local": LocalCluster,
+    "skypilot": SkypilotCluster,
+    "skypilot_jobs": SkypilotJobs,
     "slurm": SlurmOverSsh,
     "slurm-without-accounting": SlurmWithoutAccounting,
 }
@@ -354,7 +402,7 @@ class Elsewhere:
             check=True,
             stdout=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=1200,
         )
         return json.loads(done.stdout)
 

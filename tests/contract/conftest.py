@@ -5,23 +5,26 @@ from pathlib import Path
 
 import pytest
 from tests.contract.backends import BACKENDS, Cluster, SchedulerCluster
+from tests.integration.skypilot.bed import skypilot_bed  # noqa: F401  # a fixture
 
 FAST = {"local"}
 
 
-def _params() -> list[object]:
-    return [
-        pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
-        for name in sorted(BACKENDS)
-    ]
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    if name in FAST:
+        return []
+    own = [pytest.mark.skypilot] if name.startswith("skypilot") else []
+    return [pytest.mark.slow, *own]
 
 
-@pytest.fixture(params=_params())
+@pytest.fixture(params=[pytest.param(name, marks=_marks(name)) for name in sorted(BACKENDS)])
 def cluster(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cluster]:
     """A backend to submit to, with nothing submitted yet."""
     kind = BACKENDS[request.param]
+    if request.param.startswith("skypilot"):
+        request.getfixturevalue("skypilot_bed")
     if isinstance(kind, type) and issubclass(kind, SchedulerCluster) and kind.fixture:
         engine = request.getfixturevalue(kind.fixture)
         for name, value in engine.environment.items():

@@ -7,23 +7,25 @@ give a request id at once, and the answer when it is asked for by that.
 from __future__ import annotations
 
 import contextlib
-import io
+import os
 import re
 import shutil
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nemo_run._extras import require
+from nemo_run._clients._skypilot_sdk import BACKEND, asking, muted, sdk
 from nemo_run.exceptions import (
+    AuthenticationError,
     BackendError,
     BackendUnavailableError,
     JobNotFoundError,
     SubmitError,
 )
 
-BACKEND = "skypilot"
+__all__ = ["BACKEND", "sdk"]
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # "(train, pid=12) text" of a single node, "(head, rank=0, pid=12) text" of several.
@@ -68,49 +70,6 @@ class LogLine:
     text: str
 
 
-def sdk() -> Any:
-    """Return the package.
-
-    Raises:
-        MissingDependencyError: it is not installed.
-    """
-    return require("sky", extra="skypilot", needed_by="SkyPilot")
-
-
-@contextlib.contextmanager
-def _asking(operation: str) -> Iterator[None]:
-    """Turn what the SDK raises into errors of ours, and keep what it prints to itself."""
-    errors = sdk().exceptions
-    unreachable = _present(
-        errors,
-        "ApiServerConnectionError",
-        "RequestInterruptedError",
-        "ServerTemporarilyUnavailableError",
-    )
-    gone = _present(errors, "ClusterDoesNotExist", "JobNotFoundError")
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    except gone as err:
-        raise JobNotFoundError(str(err), backend=BACKEND, operation=operation) from err
-    except (*unreachable, ConnectionError, TimeoutError) as err:
-        raise BackendUnavailableError(
-            f"The SkyPilot API server does not answer: {err}", backend=BACKEND, operation=operation
-        ) from err
-    except (RuntimeError, ValueError, OSError, *_present(errors, "ClusterNotUpError")) as err:
-        raise BackendError(
-            f"SkyPilot could not {operation}: {err}",
-            backend=BACKEND,
-            operation=operation,
-            detail=str(err),
-        ) from err
-
-
-def _present(errors: Any, *names: str) -> tuple[type[Exception], ...]:
-    """Return those of SkyPilot's exceptions that this version has."""
-    return tuple(getattr(errors, name) for name in names if hasattr(errors, name))
-
-
 # Requests.
 
 
@@ -129,20 +88,29 @@ def launch(
         SubmitError: SkyPilot did not take it.
         BackendUnavailableError: the API server does not answer.
     """
+    return _submit(
+        lambda: sdk().launch(
+            task,
+            cluster_name=cluster,
+            retry_until_up=retry_until_up,
+            idle_minutes_to_autostop=idle_minutes_to_autostop,
+            down=down,
+            dryrun=dryrun,
+            fast=True,
+        )
+    )
+
+
+def launch_managed(task: Any, name: str) -> str:
+    """Ask for a managed job; return the request's id. Raises as `launch` does."""
+    return _submit(lambda: sdk().jobs.launch(task, name=name))
+
+
+def _submit(call: Callable[[], Any]) -> str:
     try:
-        with _asking("launch"):
-            return str(
-                sdk().launch(
-                    task,
-                    cluster_name=cluster,
-                    retry_until_up=retry_until_up,
-                    idle_minutes_to_autostop=idle_minutes_to_autostop,
-                    down=down,
-                    dryrun=dryrun,
-                    fast=True,
-                )
-            )
-    except BackendUnavailableError:
+        with asking("launch"), muted():
+            return str(call())
+    except (BackendUnavailableError, AuthenticationError):
         raise
     except BackendError as err:
         raise SubmitError(
@@ -153,44 +121,39 @@ def launch(
         ) from err
 
 
-def launch_managed(task: Any) -> str:
-    """Ask for a managed job; return the request's id. Raises as `launch` does."""
-    try:
-        with _asking("launch"):
-            return str(sdk().jobs.launch(task))
-    except BackendUnavailableError:
-        raise
-    except BackendError as err:
-        raise SubmitError(
-            f"SkyPilot did not accept the managed job: {err.detail}",
-            backend=BACKEND,
-            operation="launch",
-            detail=err.detail,
-        ) from err
-
-
 def answer(request_id: str, *, operation: str) -> Any:
     """Wait for a request and return what it gives."""
-    with _asking(operation):
+    with asking(operation):
         return sdk().get(request_id)
 
 
 def find_request(request_id: str) -> SkyRequest | None:
-    """Return how a request stands; the API server forgets them after some days."""
-    with _asking("ask for a request"):
+    """Return how a request stands; None where nobody knows.
+
+    The API server forgets requests after some days, and one on this machine may not be running;
+    other calls start it.
+    """
+    with asking("ask for a request"):
         found = sdk().api_status(request_ids=[request_id])
     return _request(found[0]) if found else None
 
 
-def requests_naming(cluster: str, name: str) -> list[SkyRequest]:
+def live_launches(cluster: str) -> list[SkyRequest]:
+    """Return the launches on a cluster that are going on."""
+    with asking("list requests"):
+        found = sdk().api_status()
+    return [_request(p) for p in found if p.cluster_name == cluster and _is_launch(p)]
+
+
+def requests_naming(cluster: str | None, name: str) -> list[SkyRequest]:
     """Return the launches of task ``name`` that the API server knows of, the latest first."""
-    with _asking("list requests"):
+    with asking("list requests"):
         found = sdk().api_status(all_status=True)
     wanted = [
         payload
         for payload in found
-        if payload.name.endswith("launch")
-        and payload.cluster_name in (None, cluster)
+        if _is_launch(payload)
+        and (cluster is None or payload.cluster_name in (None, cluster))
         and name in payload.request_body
     ]
     return [_request(p) for p in sorted(wanted, key=lambda p: p.created_at, reverse=True)]
@@ -198,8 +161,12 @@ def requests_naming(cluster: str, name: str) -> list[SkyRequest]:
 
 def cancel_request(request_id: str) -> None:
     """Stop a request that is still going on, such as a launch that waits for machines."""
-    with _asking("cancel a request"):
+    with asking("cancel a request"):
         sdk().get(sdk().api_cancel(request_ids=[request_id], silent=True))
+
+
+def _is_launch(payload: Any) -> bool:
+    return str(payload.name).endswith("launch")
 
 
 def _request(payload: Any) -> SkyRequest:
@@ -254,14 +221,14 @@ def tail(cluster: str, job_id: int, *, follow: bool) -> Iterator[LogLine]:
 
     SkyPilot takes a carriage return for the end of a line; `download` gives what was written.
     """
-    with _asking("read logs"):
+    with asking("read logs"):
         stream = sdk().tail_logs(cluster, job_id, follow=follow, preload_content=False)
-    yield from _parsed(stream)
+    yield from _parsed(_read(stream))
 
 
 def download(cluster: str, job_id: int, directory: Path) -> None:
     """Copy the logs of a job into ``directory``, as they are on the cluster."""
-    with _asking("download logs"):
+    with asking("download logs"), muted():
         paths = sdk().download_logs(cluster, [str(job_id)])
     _keep(paths.get(str(job_id)), directory)
 
@@ -273,7 +240,7 @@ def managed_jobs(job_ids: list[int] | None = None) -> list[SkyJob]:
     """Return managed jobs, all or some."""
     managed = sdk().jobs
     ask = getattr(managed, "queue_v2", None) or managed.queue
-    with _asking("queue"):
+    with asking("queue"):
         answered = sdk().get(ask(refresh=True, all_users=True, job_ids=job_ids))
     records = answered[0] if isinstance(answered, tuple) else answered
     return [
@@ -290,30 +257,33 @@ def managed_jobs(job_ids: list[int] | None = None) -> list[SkyJob]:
     ]
 
 
+def managed_job_status() -> Any:
+    """Return SkyPilot's enum of the states of managed jobs."""
+    return sdk().jobs.ManagedJobStatus
+
+
 def cancel_managed(job_id: int) -> None:
     """End a managed job. Ending one that has ended is fine."""
-    with _asking("cancel"):
+    with asking("cancel"):
         sdk().get(sdk().jobs.cancel(job_ids=[job_id]))
 
 
 def tail_managed(job_id: int, *, follow: bool) -> Iterator[LogLine]:
     """Yield the log of a managed job; see `tail`."""
-    with _asking("read logs"):
+    with asking("read logs"):
         stream = sdk().jobs.tail_logs(job_id=job_id, follow=follow, preload_content=False)
-    yield from _parsed(stream)
+    yield from _parsed(_read(stream))
 
 
 def download_managed(job_id: int, directory: Path) -> None:
     """Copy the logs of a managed job into ``directory``."""
-    with _asking("download logs"):
-        paths = sdk().jobs.download_logs(
-            name=None, job_id=job_id, refresh=True, controller=False, local_dir=str(directory)
-        )
+    with asking("download logs"), muted():
+        paths = sdk().jobs.download_logs(name=None, job_id=job_id, refresh=False, controller=False)
     _keep(next(iter(paths.values()), None), directory)
 
 
 def _call(verb: str, **arguments: Any) -> str:
-    with _asking(verb):
+    with asking(verb):
         return str(getattr(sdk(), verb)(**arguments))
 
 
@@ -323,11 +293,39 @@ def _get(record: Any, name: str) -> Any:
 
 
 def _keep(path: str | None, directory: Path) -> None:
+    """Copy what SkyPilot downloaded, so that whoever looks sees all of it or nothing."""
     if path is None:
         return
     source = Path(path).expanduser()
-    if source.is_dir() and source != directory:
-        shutil.copytree(source, directory, dirs_exist_ok=True)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    copy = directory.with_name(f".{directory.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        if source.is_dir():
+            shutil.copytree(source, copy)
+        else:
+            copy.mkdir()
+            shutil.copy(source, copy)
+        with contextlib.suppress(OSError):  # another was first
+            copy.rename(directory)
+    except OSError as err:
+        raise BackendError(
+            f"The logs could not be copied from {source}: {err}",
+            backend=BACKEND,
+            operation="download logs",
+        ) from err
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+def _read(stream: Iterator[str | None]) -> Iterator[str | None]:
+    """Yield what is streamed; a connection that breaks on the way raises as every call does."""
+    while True:
+        with asking("read logs"):
+            try:
+                part = next(stream)
+            except StopIteration:
+                return
+        yield part
 
 
 def _parsed(stream: Iterator[str | None]) -> Iterator[LogLine]:

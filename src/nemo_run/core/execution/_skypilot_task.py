@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,15 +14,18 @@ from nemo_run._extras import require
 from nemo_run._shell import assignment, render
 from nemo_run.core.execution.base import Executor, ExecutorMacros
 from nemo_run.core.packaging.base import Packager
-from nemo_run.core.packaging.base import Packager as GitArchivePackager
+from nemo_run.core.packaging.git import GitArchivePackager
 from nemo_run.exceptions import ConfigError
-from nemo_run.run._names import slug
 
 if TYPE_CHECKING:
     import sky
 
+log = logging.getLogger(__name__)
+
 RUN_DIR_VAR = "nemo_run_dir"
 """Variable of the run script that says where the job directory is on the cluster."""
+
+_MAX_NAME = 100
 
 TRY = "nemo_run: try"
 """How the line in a job's log begins that says which try follows."""
@@ -103,6 +107,13 @@ class SkypilotTask(Executor):
             raise ConfigError(
                 f"infra={self.infra!r} already says where to run, so {', '.join(given)} cannot be "
                 "given as well. Leave one of the two out."
+            )
+        if self.cloud is not None:
+            log.debug("SkyPilot recommends infra=... instead of cloud, region and zone.")
+        if self.cluster_name is not None and "___" in self.cluster_name:
+            raise ConfigError(
+                f"cluster_name={self.cluster_name!r} has '___' in it, which separates the parts of "
+                "our job ids. Use another name."
             )
         if self.num_nodes < 1:
             raise ConfigError(f"num_nodes={self.num_nodes} would run nowhere. Use at least 1.")
@@ -192,12 +203,13 @@ class SkypilotTask(Executor):
         Variables that sound secret become secrets of the task, which SkyPilot does not show.
         """
         sdk = _sky(self)
+        name = task_name(name, max_length=_MAX_NAME)
         environment = {**self.env_vars, **(env_vars or {})}
         hidden = {key: value for key, value in environment.items() if sounds_secret(key)}
         task = sdk.Task(
-            slug(name),
+            name,
             setup=self.setup or "",
-            run=None if cmd is None else run_script(slug(name), cmd, retries=self._tries()),
+            run=None if cmd is None else run_script(name, cmd, retries=self._tries()),
             envs={key: value for key, value in environment.items() if key not in hidden},
             secrets=hidden,
             num_nodes=self.num_nodes,
@@ -219,9 +231,22 @@ class SkypilotTask(Executor):
         return self.retries
 
 
+def task_name(name: str, max_length: int = 60) -> str:
+    """Return ``name`` as SkyPilot takes it for tasks and clusters: no two signs in a row.
+
+    So ``___`` is in none, which separates the parts of our job ids.
+    """
+    words = re.sub(r"[^A-Za-z0-9]*([^A-Za-z0-9])[^A-Za-z0-9]*", _sign, name)
+    return words[:max_length].strip("._-") or "job"
+
+
+def _sign(match: re.Match[str]) -> str:
+    return match[0] if match[0] in ("_", ".", "-") else "-"
+
+
 def remote_directory(name: str) -> str:
     """Return where the directory of job ``name`` is put: jobs of one cluster do not share it."""
-    return f"~/.nemo_run/{slug(name)}"
+    return f"~/.nemo_run/{name}"
 
 
 def run_script(name: str, cmd: Sequence[str], *, retries: int) -> str:
@@ -264,6 +289,11 @@ def run_script(name: str, cmd: Sequence[str], *, retries: int) -> str:
             "",
         ]
     )
+
+
+def log_directory(job_dir: str, app_id: str) -> Path:
+    """Return where the logs of an ended job are kept."""
+    return Path(job_dir, "sky_logs", app_id.rpartition("___")[2])
 
 
 def shown(task: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from nemo_run._clients import skypilot as client
 from nemo_run._files import write_whole
-from nemo_run.core.execution._skypilot_task import SkypilotTask, shown
+from nemo_run.core.execution._skypilot_task import SkypilotTask, log_directory, shown, task_name
 from nemo_run.core.execution.base import Capabilities, ExecutorMacros
 from nemo_run.core.packaging.base import Packager
 from nemo_run.exceptions import BackendError, ConfigError, JobNotFoundError
@@ -43,14 +43,6 @@ class SkypilotExecutor(SkypilotTask):
     SCHEDULER: ClassVar[str] = "skypilot"
     CAPABILITIES: ClassVar[Capabilities] = Capabilities(detach=True, retries=True)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.cluster_name is not None and "___" in self.cluster_name:
-            raise ConfigError(
-                f"cluster_name={self.cluster_name!r} has '___' in it, which separates the parts of "
-                "our job ids. Use another name."
-            )
-
     # What a cluster of this executor is asked is written down here, for the public contract.
 
     def assign(self, exp_id: str, exp_dir: str, task_id: str, task_dir: str) -> None:
@@ -76,9 +68,7 @@ class SkypilotExecutor(SkypilotTask):
         return cluster, task, find_job(cluster, job_name(task, last)).id
 
     @classmethod
-    def status(
-        cls, app_id: str
-    ) -> tuple[sky.utils.status_lib.ClusterStatus | None, dict | None]:  # type: ignore[type-arg]  # as published
+    def status(cls, app_id: str) -> tuple[sky.utils.status_lib.ClusterStatus | None, dict | None]:  # type: ignore[type-arg]  # as published
         """Return the cluster's status and the job's entry in its queue, each None if unknown."""
         cluster, task, last = split_app_id(app_id)
         try:
@@ -167,23 +157,38 @@ class SkypilotExecutor(SkypilotTask):
         Raises:
             ConfigError: neither ``cluster_name`` nor an experiment gives it one.
         """
-        name = self.cluster_name or self.experiment_id
-        if not name:
+        if self.cluster_name:
+            return self.cluster_name
+        if not self.experiment_id:
             raise ConfigError(
                 "The cluster has no name. Give cluster_name, or add the task to an experiment."
             )
-        return name if name[:1].isalpha() else f"nemo-run-{name}"
+        return cluster_of(task_name(self.experiment_id))
 
     def cleanup(self, handle: str) -> None:
-        """Copy the logs of an ended job from its cluster into the job directory."""
+        """Copy the logs of an ended job into the job directory; one that is gone has none."""
         _, _, app_id = handle.partition("://")[2].partition("/")
-        cluster, _, job_id = self.parse_app(app_id)
-        client.download(cluster, job_id, Path(self.job_dir) / "sky_logs")
+        try:
+            cluster, _, job_id = self.parse_app(app_id)
+            client.download(cluster, job_id, log_directory(self.job_dir, app_id))
+        except (JobNotFoundError, ConfigError) as err:
+            logger.debug("%s: no logs to copy: %s", app_id, err)
+
+
+def cluster_of(experiment: str) -> str:
+    """Return the name of the cluster that is made for an experiment."""
+    return experiment if experiment[:1].isalpha() else f"nemo-run-{experiment}"
 
 
 def app_id_for(executor: SkypilotExecutor, task: str, tag: str) -> str:
     """Return the id of a job that is about to be launched."""
-    return "___".join((executor.experiment_id or "-", executor.cluster(), task, tag))
+    return "___".join((task_name(executor.experiment_id or "-"), executor.cluster(), task, tag))
+
+
+def is_made_for_experiment(app_id: str) -> bool:
+    """Tell whether the cluster of a job was made for its experiment, and is not the user's."""
+    experiment, cluster, _, _ = app_id.rsplit("___", 3)
+    return cluster == cluster_of(experiment)
 
 
 def split_app_id(app_id: str) -> tuple[str, str, str]:

@@ -25,6 +25,8 @@ from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.dgxcloud import DGXCloudExecutor
 from nemo_run.core.execution.lepton import LeptonExecutor
 from nemo_run.core.execution.local import LocalExecutor
+from nemo_run.core.execution.skypilot import SkypilotExecutor
+from nemo_run.core.execution.skypilot_jobs import SkypilotJobsExecutor
 from nemo_run.core.execution.slurm import SlurmExecutor
 from nemo_run.exceptions import (
     BackendError,
@@ -57,7 +59,14 @@ RequestT = TypeVar("RequestT")
 
 EXECUTOR_MAPPING: dict[type[Executor], str] = {
     kind: kind.SCHEDULER
-    for kind in (LocalExecutor, SlurmExecutor, DGXCloudExecutor, LeptonExecutor)
+    for kind in (
+        LocalExecutor,
+        SlurmExecutor,
+        SkypilotExecutor,
+        SkypilotJobsExecutor,
+        DGXCloudExecutor,
+        LeptonExecutor,
+    )
 }
 REVERSE_EXECUTOR_MAPPING: dict[str, type[Executor]] = {v: k for k, v in EXECUTOR_MAPPING.items()}
 

@@ -1,0 +1,140 @@
+"""SkyPilot's SDK: how it is found, what it raises, and what it prints."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import sys
+import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any, TextIO
+
+from nemo_run._extras import require
+from nemo_run.exceptions import (
+    AuthenticationError,
+    BackendError,
+    BackendUnavailableError,
+    JobNotFoundError,
+)
+
+BACKEND = "skypilot"
+
+
+def sdk() -> Any:
+    """Return the package.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
+    return require("sky", extra="skypilot", needed_by="SkyPilot")
+
+
+_asked: ContextVar[bool] = ContextVar("_asked", default=False)
+"""Whether SkyPilot is at work for us here, so that what it says is not for the user."""
+
+
+def _is_for_user(record: logging.LogRecord) -> bool:
+    return not _asked.get()
+
+
+class _Muted(io.TextIOBase):
+    """Takes what one thread prints, for as long as it is muted; others print as before."""
+
+    def __init__(self, real: TextIO) -> None:
+        self._real = real
+        self._thread: int | None = threading.get_ident()
+
+    def write(self, text: str) -> int:
+        if threading.get_ident() == self._thread:
+            return len(text)
+        return self._real.write(text)
+
+    def flush(self) -> None:
+        self._real.flush()
+
+    def release(self) -> None:
+        self._thread = None
+
+
+@contextlib.contextmanager
+def muted() -> Iterator[None]:
+    muted = _Muted(sys.stdout)
+    try:
+        with contextlib.redirect_stdout(muted):
+            yield
+    finally:
+        # Another thread that came later may have put it back as the standard output.
+        muted.release()
+
+
+@contextlib.contextmanager
+def asking(operation: str) -> Iterator[None]:
+    """Turn what the SDK raises into errors of ours, and keep what it logs to itself."""
+    errors = sdk().exceptions
+    # A client that is imported again makes new handlers.
+    for handler in logging.getLogger("sky").handlers:
+        handler.addFilter(_is_for_user)
+    passing: tuple[type[Exception], ...] = (
+        *_present(errors, *_PASSING),
+        ConnectionError,
+        TimeoutError,
+    )
+    others: tuple[type[Exception], ...] = (*_all_of(errors), RuntimeError, ValueError, OSError)
+    token = _asked.set(True)
+    try:
+        yield
+    except _present(errors, *_NOT_THERE) as err:
+        raise JobNotFoundError(str(err), backend=BACKEND, operation=operation) from err
+    except _present(errors, "ApiServerAuthenticationError", "PermissionDeniedError") as err:
+        raise AuthenticationError(
+            f"The SkyPilot API server does not let us {operation}: {err} Try: sky api login",
+            backend=BACKEND,
+            operation=operation,
+        ) from err
+    except passing as err:
+        raise _unavailable(operation, err) from err
+    except others as err:
+        if type(err).__module__.startswith(("requests.", "urllib3.")):
+            raise _unavailable(operation, err) from err
+        raise BackendError(
+            f"SkyPilot could not {operation}: {err}",
+            backend=BACKEND,
+            operation=operation,
+            detail=str(err),
+        ) from err
+    finally:
+        _asked.reset(token)
+
+
+_NOT_THERE = ("ClusterDoesNotExist", "ClusterNotUpError", "JobNotFoundError")
+"""There is nothing to ask about the job, now."""
+
+_PASSING = (
+    "ApiServerConnectionError",
+    "ConcurrentWorkerExhaustedError",
+    "RequestInterruptedError",
+    "ServerTemporarilyUnavailableError",
+    "SkyletUnavailableError",
+)
+"""Trouble that says nothing about the job."""
+
+
+def _unavailable(operation: str, err: Exception) -> BackendUnavailableError:
+    return BackendUnavailableError(
+        f"The SkyPilot API server does not answer: {err}", backend=BACKEND, operation=operation
+    )
+
+
+def _present(errors: Any, *names: str) -> tuple[type[Exception], ...]:
+    """Return those of SkyPilot's exceptions that this version has."""
+    return tuple(getattr(errors, name) for name in names if hasattr(errors, name))
+
+
+def _all_of(errors: Any) -> tuple[type[Exception], ...]:
+    """Return all of SkyPilot's own exceptions, which have no common base."""
+    kinds = (kind for kind in vars(errors).values() if isinstance(kind, type))
+    return tuple(
+        kind for kind in kinds if issubclass(kind, Exception) and kind.__module__ == errors.__name__
+    )
