@@ -27,9 +27,11 @@ from nemo_run.exceptions import (
 
 __all__ = ["BACKEND", "sdk"]
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# "(train, pid=12) text" of a single node, "(head, rank=0, pid=12) text" of several.
-_PREFIX = re.compile(r"^\((?P<who>[^()]*?), (?:rank=(?P<rank>\d+), )?pid=\d+(?:, ip=[^()]*)?\) ?")
+# "(train, pid=12) text" of a single node, "(head, rank=0, pid=12) text" of several, in colours.
+_COLOUR = r"(?:\x1b\[[0-9;]*m)*"
+_PREFIX = re.compile(
+    rf"^{_COLOUR}\([^()]*?, (?:rank=(?P<rank>\d+), )?pid=\d+(?:, ip=[^()]*)?\){_COLOUR} ?"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,8 +346,7 @@ def _parsed(stream: Iterator[str | None]) -> Iterator[LogLine]:
 
 def parse_line(line: str) -> LogLine | None:
     """Return a line of the task's, or None for one of SkyPilot's own."""
-    plain = _COLOUR.sub("", line, count=2)
-    match = _PREFIX.match(plain)
+    match = _PREFIX.match(line)
     if match is None:
         return None
-    return LogLine(rank=int(match["rank"] or 0), text=plain[match.end() :])
+    return LogLine(rank=int(match["rank"] or 0), text=line[match.end() :])

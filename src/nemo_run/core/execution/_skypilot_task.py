@@ -267,8 +267,10 @@ def run_script(name: str, cmd: Sequence[str], *, retries: int) -> str:
         'head_node_ip=$(printf "%s\\n" "$SKYPILOT_NODE_IPS" | head -n 1)',
         "export num_nodes head_node_ip",
         f'{RUN_DIR_VAR}="$HOME/{remote_directory(name).removeprefix("~/")}"',
-        # For tasks that name it themselves, where this is allowed and no other job was first.
-        f'[ -e /nemo_run ] || ln -s "${RUN_DIR_VAR}" /nemo_run 2>/dev/null || true',
+        # For tasks that name it themselves, where this is allowed: it leads to the latest job.
+        "if [ -L /nemo_run ] || [ ! -e /nemo_run ]; then",
+        f'  ln -sfn "${RUN_DIR_VAR}" /nemo_run 2>/dev/null || true',
+        "fi",
         f'mkdir -p "${RUN_DIR_VAR}/code" && cd "${RUN_DIR_VAR}/code" || exit 1',
     ]
     run = render(command, expand=macros)

@@ -28,7 +28,7 @@ from nemo_run.core.execution.skypilot_jobs import (
     find_job,
     split_app_id,
 )
-from nemo_run.exceptions import JobNotFoundError
+from nemo_run.exceptions import ConfigError, JobNotFoundError
 from nemo_run.run.torchx_backend.schedulers._skypilot import (
     INDEX,
     SkypilotSchedulerMixin,
@@ -163,6 +163,9 @@ class SkypilotJobsScheduler(
         client.download_managed(job.id, directory)
 
     def _legacy_task(self, app_id: str) -> str:
+        # The index file has jobs of clusters too, which have one part more.
+        if app_id.count("___") != 2:
+            raise ConfigError(f"{app_id!r} is not the id of a managed job.")
         return split_app_id(app_id)[1]
 
 

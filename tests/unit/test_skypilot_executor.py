@@ -1,0 +1,250 @@
+"""SkyPilot's executors as values; what they say without SkyPilot being installed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+from torchx.specs import AppState
+
+import nemo_run as run
+from nemo_run._clients.skypilot import LogLine, SkyJob, parse_line
+from nemo_run.core.execution import skypilot, skypilot_jobs
+from nemo_run.core.execution._skypilot_task import SkypilotTask
+from nemo_run.exceptions import BackendError, BackendUnavailableError, ConfigError
+from nemo_run.run.torchx_backend.schedulers._skypilot_kept import KeptJob
+from nemo_run.run.torchx_backend.schedulers.skypilot import SkypilotScheduler
+from nemo_run.run.torchx_backend.schedulers.skypilot_jobs import SkypilotJobsScheduler
+
+KINDS = [run.SkypilotExecutor, run.SkypilotJobsExecutor]
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@kinds
+class TestResources:
+    def test_scalars_stand_for_themselves(self, kind: type[SkypilotTask]) -> None:
+        executor = kind(cpus=4, memory=16, infra="aws/us-east-1", use_spot=False, ports=("8080",))
+        assert executor.resources_config() == {
+            "cpus": 4,
+            "memory": 16,
+            "use_spot": False,
+            "infra": "aws/us-east-1",
+            "ports": ["8080"],
+            "any_of": [],
+        }
+
+    def test_elements_of_lists_belong_together(self, kind: type[SkypilotTask]) -> None:
+        executor = kind(cloud=["aws", "gcp"], use_spot=[True, False], region=["none", "us-east1"])
+        assert executor.resources_config()["any_of"] == [
+            {"cloud": "aws", "region": None, "use_spot": True},
+            {"cloud": "gcp", "region": "us-east1", "use_spot": False},
+        ]
+
+    def test_any_of_several_gpus_will_do(self, kind: type[SkypilotTask]) -> None:
+        one = kind(gpus="H100", gpus_per_node=8)
+        several = kind(gpus=["A100", "H100"])
+        assert one.resources_config()["accelerators"] == {"H100": 8}
+        assert several.resources_config()["accelerators"] == {"A100": 1, "H100": 1}
+        assert several.gpus_per_node is None
+
+    def test_images_and_overrides_are_handed_on(self, kind: type[SkypilotTask]) -> None:
+        config = kind(
+            container_image="docker:x", cluster_config_overrides={"docker": {"run_options": ["-v"]}}
+        ).resources_config()
+        assert config["image_id"] == "docker:x"
+        assert config["_cluster_config_overrides"] == {"docker": {"run_options": ["-v"]}}
+
+    def test_lists_of_different_length_are_refused(self, kind: type[SkypilotTask]) -> None:
+        with pytest.raises(ConfigError, match="cloud has 2, region has 1"):
+            kind(cloud=["aws", "gcp"], region=["x"]).resources_config()
+
+
+@kinds
+class TestSettings:
+    @pytest.mark.parametrize("other", ["cloud", "region", "zone"])
+    def test_infra_leaves_nothing_to_say(self, kind: type[SkypilotTask], other: str) -> None:
+        with pytest.raises(ConfigError, match=other):
+            kind(infra="aws", **{other: "x"})
+
+    def test_what_separates_ids_is_refused(self, kind: type[SkypilotTask]) -> None:
+        with pytest.raises(ConfigError, match="___"):
+            kind(cluster_name="a___b")
+
+    def test_no_node_is_refused(self, kind: type[SkypilotTask]) -> None:
+        with pytest.raises(ConfigError, match="num_nodes=0"):
+            kind(num_nodes=0)
+
+    @pytest.mark.parametrize(
+        ("settings", "count"),
+        [
+            ({}, 1),
+            ({"gpus_per_node": 4}, 4),
+            ({"gpus_per_node": 4, "torchrun_nproc_per_node": 2}, 2),
+        ],
+    )
+    def test_the_number_of_processes(
+        self, kind: type[SkypilotTask], settings: dict[str, int], count: int
+    ) -> None:
+        assert kind(**settings).nproc_per_node() == count
+
+    def test_every_packager_will_do(self, kind: type[SkypilotTask]) -> None:
+        assert isinstance(kind().packager, run.GitArchivePackager)
+        assert kind(packager=run.Packager()).packager == run.Packager()
+
+    def test_configs_are_named_as_the_job_sees_them(
+        self, kind: type[SkypilotTask], tmp_path: Path
+    ) -> None:
+        executor = kind()
+        executor.assign("title_1", str(tmp_path), "task", "job")
+        before = copy.deepcopy(executor)
+        assert executor.package_configs(("a", "1")) == ["/nemo_run/configs/a"]
+        assert (tmp_path / "job" / "configs" / "a").read_text() == "1"
+        assert executor == before
+        assert executor.workdir == str(tmp_path / "job" / "workdir")
+
+
+class TestIds:
+    def test_an_id_of_an_earlier_release_has_the_number_of_its_job(self) -> None:
+        assert run.SkypilotExecutor.parse_app("exp_1___cluster___task___7") == (
+            "cluster",
+            "task",
+            7,
+        )
+        assert run.SkypilotJobsExecutor.parse_app("cluster___task___7") == ("cluster", "task", 7)
+
+    @pytest.mark.parametrize("app_id", ["", "a___b___c", "a___b______1", "job-nr-1"])
+    def test_what_is_no_id_is_refused(self, app_id: str) -> None:
+        with pytest.raises(ConfigError, match="not the id"):
+            run.SkypilotExecutor.parse_app(app_id)
+
+    @pytest.mark.parametrize("app_id", ["", "a___b", "a______1"])
+    def test_what_is_no_id_of_a_managed_job_is_refused(self, app_id: str) -> None:
+        with pytest.raises(ConfigError, match="not the id"):
+            run.SkypilotJobsExecutor.parse_app(app_id)
+
+    def test_a_cluster_is_named_after_its_experiment_or_by_the_user(self) -> None:
+        mine = run.SkypilotExecutor(experiment_id="my title_17")
+        theirs = run.SkypilotExecutor(experiment_id="my title_17", cluster_name="dev")
+        assert (mine.cluster(), theirs.cluster()) == ("my-title_17", "dev")
+        assert skypilot.is_made_for_experiment(skypilot.app_id_for(mine, "t", "nr-1"))
+        assert not skypilot.is_made_for_experiment(skypilot.app_id_for(theirs, "t", "nr-1"))
+
+    def test_a_cluster_name_starts_with_a_letter(self) -> None:
+        executor = run.SkypilotExecutor(experiment_id="17")
+        assert executor.cluster() == "nemo-run-17"
+        assert skypilot.is_made_for_experiment(skypilot.app_id_for(executor, "t", "nr-1"))
+
+    def test_without_an_experiment_a_cluster_has_no_name(self) -> None:
+        with pytest.raises(ConfigError, match="cluster_name"):
+            run.SkypilotExecutor().cluster()
+
+    def test_ids_of_both_kinds_are_told_apart(self) -> None:
+        assert skypilot.split_app_id("e___c___t___nr-1") == ("c", "t", "nr-1")
+        assert skypilot_jobs.split_app_id("c___t___nr-1") == ("c", "t", "nr-1")
+
+
+class TestLogLines:
+    @pytest.mark.parametrize(
+        ("line", "parsed"),
+        [
+            ("\x1b[36m(train, pid=12)\x1b[0m loss=1\n", LogLine(rank=0, text="loss=1\n")),
+            ("(train, pid=12) \n", LogLine(rank=0, text="\n")),
+            ("(head, rank=0, pid=1)  two\n", LogLine(rank=0, text=" two\n")),
+            (
+                "\x1b[36m(worker1, rank=1, pid=3, ip=10.0.0.2)\x1b[0m x\n",
+                LogLine(rank=1, text="x\n"),
+            ),
+            ("(train, pid=1) \x1b[31mred\x1b[0m\n", LogLine(rank=0, text="\x1b[31mred\x1b[0m\n")),
+        ],
+    )
+    def test_a_line_of_the_task_is_read_without_its_prefix(
+        self, line: str, parsed: LogLine
+    ) -> None:
+        assert parse_line(line) == parsed
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "\x1b[2m├── \x1b[0m\x1b[2mWaiting for task resources on 1 node.\x1b[0m\n",
+            "\x1b[0m\x1b[32m✓ Job finished (status: SUCCEEDED).\x1b[0m\x1b[0m\n",
+        ],
+    )
+    def test_what_skypilot_says_is_not_of_the_task(self, line: str) -> None:
+        assert parse_line(line) is None
+
+
+JOB = SkyJob(id=3, name="train-nr-1", status="FAILED", started_at=1.0, ended_at=2.0)
+
+
+class TestKept:
+    def test_a_job_is_kept_with_its_logs(self, tmp_path: Path) -> None:
+        def download(directory: Path) -> None:
+            (directory / "tasks").mkdir(parents=True)
+            (directory / "run.log").write_text("failed with return code list: [0, 7]\n")
+            (directory / "tasks" / "0-head.log").write_bytes(b"a\rb\nnemo_run: try 2 of 3, x\nc")
+            (directory / "tasks" / "1-worker1.log").write_text("one\n")
+            (directory / "tasks" / "10-worker10.log").write_text("ten\n")
+
+        kept = KeptJob(tmp_path / "kept")
+        assert kept.job is None
+        kept.keep(JOB, download)
+        assert (kept.job, kept.exit_code, kept.restarts) == (JOB, 7, 1)
+        assert list(kept.lines(0)) == ["a\rb\n", "nemo_run: try 2 of 3, x\n", "c"]
+        assert [list(kept.lines(rank)) for rank in (1, 10, 2)] == [["one\n"], ["ten\n"], []]
+
+    def test_it_is_kept_once(self, tmp_path: Path) -> None:
+        kept = KeptJob(tmp_path / "kept")
+        calls: list[Path] = []
+        kept.keep(JOB, calls.append)
+        kept.keep(JOB, calls.append)
+        assert calls == [tmp_path / "kept"]
+
+    def test_an_outage_leaves_it_for_the_next_time(self, tmp_path: Path) -> None:
+        def download(directory: Path) -> None:
+            raise BackendUnavailableError("away", backend="skypilot", operation="download")
+
+        kept = KeptJob(tmp_path / "kept")
+        with pytest.raises(BackendUnavailableError):
+            kept.keep(JOB, download)
+        assert kept.job is None
+
+    def test_logs_that_are_gone_do_not_hide_how_it_ended(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def download(directory: Path) -> None:
+            raise BackendError("no such file", backend="skypilot", operation="download")
+
+        kept = KeptJob(tmp_path / "kept")
+        kept.keep(JOB, download)
+        assert kept.job == JOB
+        assert "no such file" in caplog.text
+
+
+class TestEarlierReleases:
+    @pytest.mark.parametrize(
+        ("scheduler", "app_id", "word", "state"),
+        [
+            (SkypilotScheduler, "e___c___t___3", "SUCCEEDED", AppState.SUCCEEDED),
+            (SkypilotScheduler, "e___c___t___3", "FAILED_SETUP", AppState.FAILED),
+            (SkypilotJobsScheduler, "c___t___3", "FAILED_NO_RESOURCE", AppState.FAILED),
+            (SkypilotJobsScheduler, "c___t___3", "CANCELLED", AppState.CANCELLED),
+        ],
+    )
+    def test_an_ended_job_is_known_from_their_index(
+        self, nemorun_home: Path, scheduler: type, app_id: str, word: str, state: AppState
+    ) -> None:
+        nemorun_home.mkdir()
+        index = {app_id: {"job_status": word, "log_dir": "~/sky_logs/x"}}
+        (nemorun_home / ".skypilot_jobs.json").write_text(json.dumps(index))
+        described = scheduler("nemo_run").describe(app_id)
+        assert described.state is state
+        assert [role.name for role in described.roles] == ["t"]
+
+    def test_jobs_of_the_other_kind_are_not_taken_for_ours(self, nemorun_home: Path) -> None:
+        nemorun_home.mkdir()
+        index = {name: {"job_status": "SUCCEEDED"} for name in ("c___t___3", "e___c___t___3")}
+        (nemorun_home / ".skypilot_jobs.json").write_text(json.dumps(index))
+        assert SkypilotScheduler("nemo_run").describe("c___t___3") is None
+        assert SkypilotJobsScheduler("nemo_run").describe("e___c___t___3") is None
