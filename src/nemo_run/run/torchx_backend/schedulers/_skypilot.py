@@ -177,6 +177,9 @@ class SkypilotSchedulerMixin(SchedulerMixin[TaskT, PlannedT]):
 
     def _status(self, job: client.SkyJob, kept: KeptJob) -> JobStatus:
         state = self._state(job)
+        if state is AppState.SUBMITTED:
+            # It was pending while its request was; SkyPilot's words go back and forth.
+            state = AppState.PENDING
         said = job.message or f"SkyPilot says {job.status}"
         return JobStatus(
             state=state,

@@ -1,0 +1,3 @@
+from tests.integration.skypilot.bed import skypilot_bed
+
+__all__ = ["skypilot_bed"]

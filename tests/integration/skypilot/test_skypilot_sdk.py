@@ -1,0 +1,189 @@
+"""What we expect of SkyPilot's SDK, of the oldest and of the newest release that we support.
+
+Nothing is started here: SkyPilot is imported with an empty home directory, in another process.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from nemo_run.run.torchx_backend.schedulers import skypilot, skypilot_jobs
+
+pytestmark = [pytest.mark.slow, pytest.mark.skypilot]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the functions below say in an interpreter that has SkyPilot, by their names."""
+    functions = (words, tables, parameters, task, refused)
+    code = ["from __future__ import annotations", "import json"]
+    code += [inspect.getsource(function) for function in functions]
+    code += [f"print(json.dumps([{', '.join(f'{f.__name__}()' for f in functions)}]))"]
+    home = tmp_path_factory.mktemp("home")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", "\n".join(code)],
+        env={**os.environ, "HOME": str(home), "SKYPILOT_DISABLE_USAGE_COLLECTION": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    return dict(zip((function.__name__ for function in functions), found, strict=True))
+
+
+def words() -> dict[str, list[str]]:
+    import sky
+    from sky.server.requests.requests import RequestStatus
+
+    return {
+        "jobs": [word.value for word in sky.JobStatus],
+        "managed": [word.value for word in sky.jobs.ManagedJobStatus],
+        "requests": [word.value for word in RequestStatus],
+    }
+
+
+def test_every_word_about_a_job_is_known(answers: dict[str, Any]) -> None:
+    found = answers["words"]
+    assert set(found["jobs"]) <= skypilot.STATES.keys()
+    assert set(found["managed"]) <= skypilot_jobs.STATES.keys()
+    ended = {"SUCCEEDED", "FAILED", "CANCELLED"}
+    live = {"PENDING", "WAITING", "RUNNING"}
+    assert set(found["requests"]) <= live | ended
+
+
+def tables() -> list[dict[str, str]]:
+    from nemo_run.run.torchx_backend.schedulers import skypilot, skypilot_jobs
+
+    return [
+        {word.value: state.name for word, state in module.SKYPILOT_STATES.items()}
+        for module in (skypilot, skypilot_jobs)
+    ]
+
+
+def test_the_public_tables_are_made_of_its_words(answers: dict[str, Any]) -> None:
+    clusters, managed = answers["tables"]
+    known = answers["words"]
+    assert clusters.keys() == set(known["jobs"])
+    assert managed.keys() == set(known["managed"])
+    assert clusters["FAILED_DRIVER"] == "FAILED"
+    assert managed["CANCELLING"] == "RUNNING"
+
+
+def parameters() -> dict[str, list[str]]:
+    import inspect
+
+    import sky
+
+    calls = {
+        "launch": sky.launch,
+        "queue": sky.queue,
+        "status": sky.status,
+        "cancel": sky.cancel,
+        "down": sky.down,
+        "tail_logs": sky.tail_logs,
+        "download_logs": sky.download_logs,
+        "api_status": sky.api_status,
+        "api_cancel": sky.api_cancel,
+        "jobs.launch": sky.jobs.launch,
+        "jobs.queue": getattr(sky.jobs, "queue_v2", None) or sky.jobs.queue,
+        "jobs.cancel": sky.jobs.cancel,
+        "jobs.tail_logs": sky.jobs.tail_logs,
+        "jobs.download_logs": sky.jobs.download_logs,
+    }
+    return {name: list(inspect.signature(call).parameters) for name, call in calls.items()}
+
+
+USED = {
+    "launch": {
+        "task",
+        "cluster_name",
+        "retry_until_up",
+        "idle_minutes_to_autostop",
+        "down",
+        "dryrun",
+        "fast",
+    },
+    "queue": {"cluster_name", "all_users"},
+    "status": {"cluster_names"},
+    "cancel": {"cluster_name", "job_ids"},
+    "down": {"cluster_name"},
+    "tail_logs": {"cluster_name", "job_id", "follow", "preload_content"},
+    "download_logs": {"cluster_name", "job_ids"},
+    "api_status": {"request_ids", "all_status"},
+    "api_cancel": {"request_ids", "silent"},
+    "jobs.launch": {"task", "name"},
+    "jobs.queue": {"refresh", "all_users", "job_ids"},
+    "jobs.cancel": {"job_ids"},
+    "jobs.tail_logs": {"job_id", "follow", "preload_content"},
+    "jobs.download_logs": {"name", "job_id", "refresh", "controller"},
+}
+
+
+def test_its_calls_take_what_we_give_them(answers: dict[str, Any]) -> None:
+    found = answers["parameters"]
+    missing = {name: used - set(found[name]) for name, used in USED.items()}
+    assert {name: names for name, names in missing.items() if names} == {}
+
+
+def task() -> dict[str, Any]:
+    import nemo_run as run
+    from nemo_run.core.execution._skypilot_task import shown
+
+    executor = run.SkypilotExecutor(
+        cpus=4,
+        memory=8,
+        use_spot=[True, False],
+        gpus="H100",
+        gpus_per_node=8,
+        num_nodes=2,
+        setup="pip list",
+        file_mounts={"/data/list": "/etc/hostname"},
+        env_vars={"HF_TOKEN": "hf-planted", "A": "1"},
+        job_dir="/tmp",
+    )
+    made = executor.to_task("train", ["python", "train.py"], {"B": "2"})
+    assert executor.file_mounts == {"/data/list": "/etc/hostname"}
+    return {
+        "shown": shown(made),
+        "choices": len(made.resources),
+        "secret": made.secrets["HF_TOKEN"].get_secret_value()
+        if hasattr(made.secrets["HF_TOKEN"], "get_secret_value")
+        else made.secrets["HF_TOKEN"],
+    }
+
+
+def test_a_task_has_all_that_was_asked_for_and_shows_no_secret(answers: dict[str, Any]) -> None:
+    found = answers["task"]
+    config = found["shown"]
+    assert "hf-planted" not in json.dumps(config)
+    assert found["secret"] == "hf-planted"
+    assert found["choices"] == 2
+    assert config["num_nodes"] == 2
+    assert config["setup"] == "pip list"
+    assert config["envs"] == {"A": "1", "B": "2"}
+    assert config["file_mounts"] == {"/data/list": "/etc/hostname", "~/.nemo_run/train": "/tmp"}
+    assert "python train.py" in config["run"]
+
+
+def refused() -> str:
+    import nemo_run as run
+    from nemo_run.exceptions import ConfigError
+
+    try:
+        run.SkypilotExecutor(infra="no-such-cloud").to_resources()
+    except ConfigError as err:
+        return str(err)
+    return ""
+
+
+def test_what_skypilot_does_not_know_is_refused_before_anything_is_submitted(
+    answers: dict[str, Any],
+) -> None:
+    assert "no-such-cloud" in answers["refused"].lower()
