@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from torchx.specs import AppState
 
 import nemo_run as run
-from nemo_run._clients.skypilot import LogLine, SkyJob, parse_line
+from nemo_run._clients.skypilot import LogLine, SkyJob, _written, parse_line
 from nemo_run.core.execution import skypilot, skypilot_jobs
 from nemo_run.core.execution._skypilot_task import SkypilotTask
 from nemo_run.exceptions import BackendError, BackendUnavailableError, ConfigError
@@ -249,3 +250,25 @@ class TestEarlierReleases:
         (nemorun_home / ".skypilot_jobs.json").write_text(json.dumps(index))
         assert SkypilotScheduler("nemo_run").describe("c___t___3") is None
         assert SkypilotJobsScheduler("nemo_run").describe("e___c___t___3") is None
+
+
+def test_what_older_releases_write_to_a_file_is_read_while_they_write_it() -> None:
+    go_on = threading.Event()
+
+    def tail_logs(output_stream: Any) -> None:
+        output_stream.write("first\n")
+        assert go_on.wait(10)
+        output_stream.write("second\n")
+
+    stream = _written(tail_logs)
+    assert next(stream) == "first\n"
+    go_on.set()
+    assert list(stream) == ["second\n"]
+
+
+def test_what_goes_wrong_while_an_older_release_writes_is_raised() -> None:
+    def tail_logs(output_stream: Any) -> None:
+        raise ConnectionError("cut")
+
+    with pytest.raises(ConnectionError, match="cut"):
+        list(_written(tail_logs))

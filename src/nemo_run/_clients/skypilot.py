@@ -7,11 +7,16 @@ give a request id at once, and the answer when it is asked for by that.
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
+import io
 import os
+import queue
 import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -272,9 +277,35 @@ def cancel_managed(job_id: int) -> None:
 
 def tail_managed(job_id: int, *, follow: bool) -> Iterator[LogLine]:
     """Yield the log of a managed job; see `tail`."""
+    call = functools.partial(sdk().jobs.tail_logs, job_id=job_id, follow=follow)
     with asking("read logs"):
-        stream = sdk().jobs.tail_logs(job_id=job_id, follow=follow, preload_content=False)
+        if "preload_content" in inspect.signature(sdk().jobs.tail_logs).parameters:
+            stream = call(preload_content=False)
+        else:
+            stream = _written(call)
     yield from _parsed(_read(stream))
+
+
+class _Written(io.TextIOBase):
+    """A text file that hands on what is written to it."""
+
+    def __init__(self, parts: queue.Queue[str | None]) -> None:
+        self._parts = parts
+
+    def write(self, text: str) -> int:
+        self._parts.put(text)
+        return len(text)
+
+
+def _written(call: Callable[..., Any]) -> Iterator[str | None]:
+    """Yield what SkyPilot before 0.13 only writes to a file, while it writes it."""
+    parts: queue.Queue[str | None] = queue.Queue()
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(call, output_stream=_Written(parts))
+        done.add_done_callback(lambda _: parts.put(None))
+        while (part := parts.get()) is not None:
+            yield part
+        done.result()
 
 
 def download_managed(job_id: int, directory: Path) -> None:

@@ -20,6 +20,8 @@ pytestmark = [
     pytest.mark.skypilot,
     pytest.mark.skypilot_alone,
     pytest.mark.timeout(1200),
+    # SkyPilot starts an API server by itself, and does not wait for that process.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 

@@ -121,7 +121,7 @@ USED = {
     "jobs.launch": {"task", "name"},
     "jobs.queue": {"refresh", "all_users", "job_ids"},
     "jobs.cancel": {"job_ids"},
-    "jobs.tail_logs": {"job_id", "follow", "preload_content"},
+    "jobs.tail_logs": {"job_id", "follow", "output_stream"},
     "jobs.download_logs": {"name", "job_id", "refresh", "controller"},
 }
 
