@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nemo_run import _replica, _supervisor
@@ -380,11 +380,10 @@ def test_a_wrong_spec_is_refused(changes: dict[str, Any], message: str) -> None:
 WORDS = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
 
 
-@settings(deadline=None)  # machines are busy at times
 @given(
     argv=st.lists(WORDS.filter(bool), min_size=1),
     env=st.dictionaries(WORDS.filter(lambda name: name and "=" not in name), WORDS),
-    limit=st.none() | st.floats(0, 1e9),
+    limit=st.none() | st.floats(0, 1e9, exclude_min=True),
 )
 def test_a_spec_survives_packing(argv: list[str], env: dict[str, str], limit: float | None) -> None:
     spec = ReplicaSpec(argv=tuple(argv), env=env, cwd="/ü", time_limit_s=limit)
