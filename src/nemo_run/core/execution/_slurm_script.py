@@ -61,8 +61,8 @@ nemo_run_may_go_on() {
 }
 
 nemo_run_keep() {
-    # Elements of an array share their variables.
-    [ -n "$nemo_run_element" ] || rm -f "$nemo_run_state"/env*
+    # Elements of an array share their variables; and who was asked to end may be started again.
+    [ -n "$nemo_run_element" ] || [ "$nemo_run_asked" = 1 ] || rm -f "$nemo_run_state"/env*
     printf '%s %s %s %s %s\n' "$1" "$nemo_run_restart" "$nemo_run_asked" \
         "$nemo_run_started" "$(date +%s)" >"$nemo_run_state/.exit$nemo_run_element" \
         && mv -f "$nemo_run_state/.exit$nemo_run_element" "$nemo_run_state/exit$nemo_run_element"
