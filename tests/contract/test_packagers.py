@@ -36,6 +36,8 @@ import nemo_run as run
 from nemo_run.core.packaging._staging import extract, stage
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 
+pytestmark = pytest.mark.slow
+
 
 def params(cases: Iterable[str]) -> list[Any]:
     """Return the cases for every test; those made of others are left to the slow suites."""

@@ -15,6 +15,8 @@ from tests.emulators.faults import Fault, Faults
 from tests.emulators.http import Refused, Request, Response, Routes, Server
 from tests.emulators.processes import Container, ContainerSpec, alive
 
+pytestmark = pytest.mark.slow
+
 
 def run(tmp_path: Path, script: str, **settings: object) -> Container:
     spec = ContainerSpec(argv=("/bin/bash", "-c", script), **settings)  # type: ignore[arg-type]

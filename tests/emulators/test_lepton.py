@@ -16,6 +16,8 @@ import pytest
 from tests.emulators.faults import Fault
 from tests.emulators.lepton import LeptonEmulator, Pace
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 APIClient: Any = import_module("leptonai.api.v2.client").APIClient
 

@@ -12,6 +12,8 @@ import requests
 from tests.emulators.runai import CLIENT_ID, CLIENT_SECRET, Pace, RunaiEmulator
 from tests.emulators.runai.emulator import CLUSTER_ID
 
+pytestmark = pytest.mark.slow
+
 
 class User:
     """Somebody with a token."""

@@ -159,7 +159,8 @@ def test_a_directory_that_nobody_started_is_unsubmitted(replica: Replica) -> Non
 def test_while_it_runs_its_pid_is_told(replica: Replica) -> None:
     status = replica.sh(LONG).running()
     assert status.pid is not None
-    assert Path(f"/proc/{status.pid}/comm").read_text() == "sleep\n"
+    # It begins as the shell.
+    eventually(lambda: Path(f"/proc/{status.pid}/comm").read_text() == "sleep\n")
 
 
 def test_both_streams_are_in_one_file_in_order_and_are_found_under_every_name(

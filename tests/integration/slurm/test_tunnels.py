@@ -24,6 +24,8 @@ from nemo_run.exceptions import (
     NemoRunError,
 )
 
+pytestmark = pytest.mark.slow
+
 ODD_NAMES = [
     "a b",
     "it's",
