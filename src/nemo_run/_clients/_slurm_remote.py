@@ -167,7 +167,7 @@ def history(ids: Collection[str], state_dirs: Sequence[str]) -> str:
     return "\n".join([*files, f"SLURM_TIME_FORMAT=%s {_shell.render(argv)} 2>/dev/null", ":"])
 
 
-def cancel(job_id: str, state_dir: str, *, kill: bool) -> str:
+def cancel(job_id: str, state_dir: str, *, kill: bool, array: bool) -> str:
     """Ask Slurm to end a job, after leaving a note that we did; with ``kill`` without any grace.
 
     Its tasks are asked first: ending the whole job ends srun, too, and with it their last words.
@@ -175,9 +175,10 @@ def cancel(job_id: str, state_dir: str, *, kill: bool) -> str:
     note = f"[ ! -d {_shell.render([state_dir])} ] || : >{_shell.render([state_dir])}/cancelled"
     queue = _shell.render(["squeue", "--steps", "-h", "-j", job_id, "-o", "%i"])
     steps = f"{queue} 2>/dev/null | grep -v '[a-z]'"
+    first = []
     if kill:
         first = [f"scancel --signal=KILL $({steps}) 2>/dev/null"]
-    else:
+    elif not array:  # whose next elements would start when the first have ended
         first = [
             f"{_shell.render(['scancel', '--signal=TERM', job_id])} 2>/dev/null",
             f'n=0; while [ $n -lt {_LOOKS} ] && [ -n "$({steps})" ]; do '

@@ -188,13 +188,15 @@ class Slurm:
             return report
         return self._asking.ask(job_id)
 
-    def cancel(self, job_id: str, state_dir: str, *, kill: bool = False) -> None:
+    def cancel(
+        self, job_id: str, state_dir: str, *, kill: bool = False, array: bool = False
+    ) -> None:
         """Ask Slurm to end a job; fine where it has ended.
 
         Raises:
             BackendUnavailableError: Slurm could not be asked.
         """
-        answer = self._run(remote.cancel(job_id, state_dir, kill=kill))
+        answer = self._run(remote.cancel(job_id, state_dir, kill=kill, array=array))
         with self._lock:
             self._ahead.pop(job_id, None)
         gone = "Invalid job id" in answer.err or "already completing" in answer.err

@@ -84,7 +84,7 @@ class SubmittedJob:
         self.client = client_for(_tunnel(json.loads(where["tunnel"])))
         self._logs: dict[str, str] = json.loads(where.get("logs", "{}"))
         self._batch_log = where.get("batch_log", "")
-        self._array = bool(where.get("array"))
+        self.is_array = bool(where.get("array"))
         self._tasks = int(where.get("tasks", "1"))
         self._rank_logs = bool(where.get("rank_logs"))
         self._job_dir = Path(where.get("job_dir", "."))
@@ -95,7 +95,7 @@ class SubmittedJob:
         rank = replica if self._rank_logs else None
         return Logs(
             self.client,
-            pattern(self._logs[role], self.id, array=self._array, rank=rank),
+            pattern(self._logs[role], self.id, array=self.is_array, rank=rank),
             clock=f"{_shell.render([f'{self.state_dir}/clock-{position}-'])}*",
             kept=self._kept(position, rank),
         )
@@ -149,7 +149,7 @@ class SubmittedJob:
     def _batch_text(self) -> str:
         """Return the end of what the batch script said in its last attempt."""
         request = LogRequest(
-            pattern=pattern(self._batch_log, self.id, array=self._array), last=LAST_BYTES
+            pattern=pattern(self._batch_log, self.id, array=self.is_array), last=LAST_BYTES
         )
         try:
             parts = self.client.read_logs(request)
@@ -170,7 +170,7 @@ class SubmittedJob:
             for role in self._logs:
                 for rank in range(self._tasks if self._rank_logs else 1):
                     self.logs(role, rank).keep()
-            if self._array or status.state is not AppState.SUCCEEDED:
+            if self.is_array or status.state is not AppState.SUCCEEDED:
                 self.client.forget_environment(self.state_dir)
         except (BackendError, OSError) as err:
             log.warning("%s: its logs stay on the cluster: %s", self.id, err)

@@ -156,7 +156,7 @@ class SlurmTunnelScheduler(
 
     def _cancel(self, job: SubmittedJob, *, kill: bool) -> None:
         """Ask Slurm to end a job and wait until it says that all its processes are gone."""
-        job.client.cancel(job.id, job.state_dir, kill=kill)
+        job.client.cancel(job.id, job.state_dir, kill=kill, array=job.is_array)
         deadline = time.monotonic() + CANCEL_PATIENCE_S
         pause_s = PAUSE_S[0]
         while time.monotonic() < deadline:
