@@ -331,9 +331,11 @@ class TestClassToStr:
 
 @pytest.fixture
 def logger() -> Iterator[logging.Logger]:
-    """Our logger, put back as it was afterwards."""
+    """Our logger as nobody has configured it, put back as it was afterwards."""
     ours = logging.getLogger("nemo_run")
     handlers, level, propagate = ours.handlers[:], ours.level, ours.propagate
+    # Pytest adds handlers to a logger that an earlier test has left configured.
+    ours.handlers[:], ours.propagate = [], True
     yield ours
     ours.handlers[:], ours.propagate = handlers, propagate
     ours.setLevel(level)
