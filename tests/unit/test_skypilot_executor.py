@@ -196,6 +196,22 @@ class TestKept:
         assert list(kept.lines(0)) == ["a\rb\n", "nemo_run: try 2 of 3, x\n", "c"]
         assert [list(kept.lines(rank)) for rank in (1, 10, 2)] == [["one\n"], ["ten\n"], []]
 
+    def test_a_managed_job_has_what_skypilot_printed_of_it(self, tmp_path: Path) -> None:
+        def download(directory: Path) -> None:
+            directory.mkdir()
+            (directory / "run.log").write_text(
+                "\x1b[2m├── \x1b[0m\x1b[2mWaiting for task resources on 1 node.\x1b[0m\n"
+                "\x1b[36m(job-nr-1, pid=3249)\x1b[0m hello\n"
+                "\x1b[36m(job-nr-1, pid=3249)\x1b[0m world\n"
+                "ERROR: \x1b[31mJob 1 failed with return code list:\x1b[0m [3] \n"
+            )
+
+        kept = KeptJob(tmp_path / "kept")
+        kept.keep(JOB, download)
+        assert list(kept.lines(0)) == ["hello\n", "world\n"]
+        assert list(kept.lines(1)) == []
+        assert kept.exit_code == 3
+
     def test_it_is_kept_once(self, tmp_path: Path) -> None:
         kept = KeptJob(tmp_path / "kept")
         calls: list[Path] = []

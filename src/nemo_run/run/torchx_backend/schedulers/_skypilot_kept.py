@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nemo_run._clients.skypilot import SkyJob
+from nemo_run._clients.skypilot import SkyJob, parse_line
 from nemo_run._files import write_whole
 from nemo_run.core.execution._skypilot_task import TRY
 from nemo_run.exceptions import BackendError, BackendUnavailableError
@@ -56,11 +56,19 @@ class KeptJob:
         write_whole(self.directory / "job.json", json.dumps(asdict(job)).encode())
 
     def lines(self, rank: int) -> Iterator[str]:
-        """Yield what a node wrote; a carriage return does not end a line."""
+        """Yield what a node wrote; a carriage return does not end a line.
+
+        Of a managed job SkyPilot only has what it printed, with the node before each line.
+        """
         path = self._raw(rank)
         if path is not None:
             with path.open(errors="replace", newline="\n") as file:
                 yield from file
+            return
+        for text in _text(self.directory / "run.log").splitlines(keepends=True):
+            line = parse_line(text)
+            if line is not None and line.rank == rank:
+                yield line.text
 
     @property
     def exit_code(self) -> int | None:
