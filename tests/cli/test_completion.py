@@ -15,6 +15,8 @@ from tests.cli.test_installed_command import PLUGIN
 from nemo_run.cli._completion import SCRIPTS, _split, candidates
 from nemo_run.cli._experiments import COMMANDS
 
+pytestmark = pytest.mark.slow
+
 Command = Callable[..., Result]
 
 

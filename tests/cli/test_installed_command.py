@@ -15,6 +15,8 @@ Command = Callable[..., Result]
 PLUGIN = '''
 import nemo_run as run
 
+pytestmark = pytest.mark.slow
+
 @run.cli.entrypoint(namespace="lab")
 def measure(x: int = 1, name: str = "a"):
     """Measure something.

@@ -11,6 +11,8 @@ from tests.cli import commands
 from tests.cli.commands import Result
 from tests.cli.conftest import Several
 
+pytestmark = pytest.mark.slow
+
 Command = Callable[..., Result]
 
 

@@ -16,6 +16,8 @@ from tests.cli.parsing_targets import CALLS, fit, kinds
 import nemo_run as run
 from nemo_run.cli.cli_parser import CLIException
 
+pytestmark = pytest.mark.slow
+
 ATTACKS = [
     "__import__('os').system('echo')",
     "().__class__.__base__.__subclasses__()",

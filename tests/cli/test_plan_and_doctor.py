@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from tests.cli.commands import SCRIPTS, Result
 
 from nemo_run.cli._doctor import _within, executor_findings
 from nemo_run.core.execution.checks import Finding
 from nemo_run.core.execution.local import LocalExecutor
+
+pytestmark = pytest.mark.slow
 
 Command = Callable[..., Result]
 

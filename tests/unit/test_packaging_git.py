@@ -26,6 +26,8 @@ import nemo_run as run
 from nemo_run.core.packaging._staging import extract
 from nemo_run.exceptions import ConfigError, PackagingError, UncommittedChangesError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
