@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import logging
 import os
 import signal
 import socket
@@ -55,6 +56,16 @@ def slurm_without_accounting() -> Iterator[SlurmCluster]:
 
     with temporary_cluster(accounting=False) as cluster:
         yield cluster
+
+
+@pytest.fixture(autouse=True)
+def logger_of_nobody() -> Iterator[None]:
+    """Take back what a test, or an experiment in it, has configured on our logger."""
+    ours = logging.getLogger("nemo_run")
+    handlers, level, propagate = ours.handlers[:], ours.level, ours.propagate
+    yield
+    ours.handlers[:], ours.propagate = handlers, propagate
+    ours.setLevel(level)
 
 
 def processes_with(variable: str) -> list[int]:

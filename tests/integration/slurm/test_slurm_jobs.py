@@ -36,7 +36,8 @@ class TestNodes:
     def test_each_task_is_told_its_own_place(self, jobs: Jobs) -> None:
         rank = f"$${ExecutorMacros.NODE_RANK_VAR}"
         head = f"$${ExecutorMacros.HEAD_NODE_IP_VAR}"
-        show = "import sys; print(' '.join(sys.argv[1:]))"
+        # In one piece: the tasks share a log.
+        show = "import sys; sys.stdout.write(' '.join(sys.argv[1:]) + '\\n')"
         app_id = jobs.schedule(["python3", "-c", show, rank, head, "$HOME"], nodes=2)
         assert jobs.wait(app_id).state is AppState.SUCCEEDED
         words = sorted(line.split() for line in jobs.lines(app_id))
