@@ -59,6 +59,8 @@ class TestNodes:
             "total = torch.tensor([float(dist.get_rank() + 1)])\n"
             "dist.all_reduce(total)\n"
             "print('sum', int(total.item()), 'of', dist.get_world_size())\n"
+            # The first node is where all meet: the others fail if it leaves before them.
+            "if os.environ['GROUP_RANK'] == '0': import time; time.sleep(3)\n"
         )
         with run.Experiment("torch", clean_mode=True, check=True) as exp:
             executor = jobs.slurm_executor(
