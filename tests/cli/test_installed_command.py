@@ -10,12 +10,12 @@ import pytest
 from tests.cli import commands
 from tests.cli.commands import Result
 
+pytestmark = pytest.mark.slow
+
 Command = Callable[..., Result]
 
 PLUGIN = '''
 import nemo_run as run
-
-pytestmark = pytest.mark.slow
 
 @run.cli.entrypoint(namespace="lab")
 def measure(x: int = 1, name: str = "a"):
