@@ -186,7 +186,9 @@ class TestDaemons:
         jobs.cancel(app_id)
         assert jobs.squeue(app_id, "%T") == "CANCELLED"
 
-    @pytest.mark.xfail(reason="srun at times drops the last line of a task", strict=False)
+    @pytest.mark.xfail(
+        reason="one line of eight is lost at times; the cause is not known", strict=False
+    )
     def test_the_last_words_of_cancelled_jobs_are_not_lost(self, jobs: Jobs) -> None:
         text = "trap 'echo cleaned; exit 0' TERM; echo up; sleep 60 & wait"
         app_ids = [jobs.schedule(text, name=f"job-{number}") for number in range(8)]
