@@ -94,7 +94,10 @@ def owned_directory(prefix: str, clean: Callable[[Path], None]) -> Iterator[Path
         yield directory
     finally:
         clean(directory)
-        shutil.rmtree(directory)
+        # What was told to end may still be removing its own files.
+        shutil.rmtree(directory, ignore_errors=True)
+        if directory.exists():
+            shutil.rmtree(directory)
 
 
 def search_path(environment: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ from tests.integration.slurm.cluster import SlurmCluster
 from tests.integration.slurm.jobs import Jobs, log_of, script
 
 import nemo_run as run
+from nemo_run.core.frontend.console.api import configure_logging
 
 pytestmark = pytest.mark.slow
 
@@ -47,10 +48,11 @@ def test_a_snapshot_runs_what_is_on_disk(jobs: Jobs, repository: Path) -> None:
 
 
 def test_git_runs_what_is_committed_and_names_what_is_not(
-    jobs: Jobs, repository: Path, caplog: pytest.LogCaptureFixture
+    jobs: Jobs, repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    configure_logging("WARNING")
     assert ran(jobs, run.GitArchivePackager()) == ["committed\n", "program.sh\n"]
-    assert "program.sh" in caplog.text
+    assert "'program.sh'" in capsys.readouterr().err
 
 
 def test_committed_code_is_what_travels_by_default() -> None:

@@ -189,7 +189,8 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
                 )
             return JobStatus(state=AppState.UNSUBMITTED)
         phase = DGXCloudState.of(workload.phase)
-        state = DGX_STATES[phase]
+        # Run:ai goes from Creating to Initializing and to Pending; as states, they do not go back.
+        state = max(AppState.PENDING, DGX_STATES[phase])
         status = JobStatus(
             state=state,
             message=workload.message if state is AppState.CANCELLED else "",
