@@ -182,7 +182,7 @@ class ReplicaStatus:
 
 
 def start(directory: Path, spec: ReplicaSpec) -> None:
-    """Hand a replica to a supervisor; return when that has durably taken it over.
+    """Hand a replica to a supervisor; return when that has taken it over.
 
     Starting a replica again, at the same time or later, changes nothing: whoever was first counts,
     and an attempt that ran is not run again. After an interrupted start ``inspect`` tells whether
@@ -324,7 +324,7 @@ def _read(path: str) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        return os.read(fd, _supervisor.STATUS_SIZE)
+        return _supervisor.has_contents(os.read(fd, _supervisor.STATUS_SIZE))
     finally:
         os.close(fd)
 

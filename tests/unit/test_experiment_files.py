@@ -60,6 +60,17 @@ def test_lies_below_the_home_by_title_and_id(ran: Path) -> None:
     assert ran.parent == Path(run.config.get_nemorun_home()) / "experiments" / "demo"
 
 
+def test_a_task_stays_as_it_was_launched() -> None:
+    with experiment("demo") as exp:
+        task = run.Partial(tasks.fit, net=run.Config(tasks.Net, width=4))
+        exp.add(task, name="one")
+        exp.run()
+        exp.jobs[0].task.net.width = 5  # type: ignore[union-attr]
+    ((job, stored),) = json.loads((Path(exp._exp_dir) / "_TASKS").read_text())
+    assert unpacked(stored).net.width == 4
+    assert unpacked(job).state is AppState.SUCCEEDED
+
+
 def test_the_config_is_that_of_the_experiment(ran: Path) -> None:
     text = (ran / "_CONFIG").read_text()
     config = unpacked(text)

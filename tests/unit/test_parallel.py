@@ -25,6 +25,19 @@ def test_an_error_does_not_keep_the_others_from_being_called() -> None:
     assert sorted(called) == list(range(20))
 
 
+def test_there_is_something_to_do_until_the_last_has_returned() -> None:
+    waiting = threading.Event()
+    called: list[int] = []
+
+    def look() -> None:
+        called.append(len(called))
+        if len(called) == 3:
+            waiting.set()
+
+    in_parallel(lambda number: waiting.wait(60), range(2), meanwhile=look)
+    assert called == [0, 1, 2]
+
+
 def test_an_error_waits_for_those_that_have_begun() -> None:
     ended = []
 

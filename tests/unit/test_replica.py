@@ -833,6 +833,24 @@ def test_the_times_of_a_log_never_decrease(
     assert rows == [["500.000", "5"], ["500.000", "10"], ["500.000", "15"], ["600.000", "20"]]
 
 
+@pytest.mark.parametrize("left", ["", "\0" * 300])
+def test_a_status_that_a_power_cut_emptied_makes_nothing_run_twice(
+    replica: Replica, left: str
+) -> None:
+    replica.sh(f"echo ran; {LONG}").running()
+    replica.kill_supervisor()
+    replica.kill_keeper()
+    _replica.stop(replica.directory, grace_s=0)
+    (replica.directory / ".replica" / "cancel").unlink()
+    replica.rewrite_place(lambda words: ["another-boot", *words[1:]])
+    (replica.directory / ".replica" / "status").write_text(left)
+    assert replica.status.state == "unsubmitted"
+    replica.sh(f"echo ran; {LONG}")
+    ended = replica.end()
+    assert (ended.state, ended.attempt, ended.exit_code) == ("failed", 1, None)
+    assert replica.log() == "ran\n"
+
+
 # Full disks
 
 

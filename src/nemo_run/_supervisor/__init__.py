@@ -45,7 +45,7 @@ since the order between two files is not known.
 
 from .decide import End, Start, decide
 from .disk import explain, find_program, machine_directory, make_private_directory
-from .files import KEEPER_LOCK, LOCK, SPEC, STATE_DIR, STATUS, Files
+from .files import KEEPER_LOCK, LOCK, SPEC, STATE_DIR, STATUS, Files, has_contents
 from .nursery import main
 from .processes import Process, birth_of, distance, here, processes_of
 from .records import FINAL, STATUS_SIZE, Attempt, Spec, Status, pack
@@ -73,6 +73,7 @@ __all__ = [
     "distance",
     "explain",
     "find_program",
+    "has_contents",
     "here",
     "is_attended",
     "machine_directory",

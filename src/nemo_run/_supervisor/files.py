@@ -36,7 +36,7 @@ class Files:
         os.close(self.fd)
 
     def status(self) -> Status | None:
-        data = self.read(STATUS)
+        data = has_contents(self.read(STATUS))
         return None if data is None else Status.parse(data)
 
     def read(self, name: str) -> bytes | None:
@@ -79,19 +79,22 @@ class Files:
                 os.close(fd)
 
     def accept(self, spec: Spec, status: Status) -> None:
-        """Write down, for good, what to run and that somebody looks after it."""
-        self._replace(SPEC, spec.data, 0o600)
+        """Write down what to run and that somebody looks after it.
+
+        Not for longer than this machine has power: all that could happen next ends with it.
+        """
+        self._replace(SPEC, spec.data, 0o600, sync=False)
         self.write_status(status)
-        self.sync()
 
     def write_status(self, status: Status) -> None:
         """Replace the status; needs no disk space if it was written before.
 
-        After a power failure it may be the one before, but never a part of one: what counts then
-        is in the attempts' files.
+        Only an end is there for good. After a power failure another may be the one before, or
+        empty: what counts then is in the attempts' files.
         """
-        self._replace(STATUS, status.render(), 0o644)
-        if status.state in FINAL:
+        final = status.state in FINAL
+        self._replace(STATUS, status.render(), 0o644, sync=final)
+        if final:
             return
         try:
             self._reserve(STATUS + ".next", STATUS_SIZE, 0o644)
@@ -116,7 +119,7 @@ class Files:
             "",
         ]
         ready = f"attempt-{number}.ready"
-        self._fill(ready, "\n".join(lines).encode("utf-8", "replace"), 0o644)
+        self._fill(ready, "\n".join(lines).encode("utf-8", "replace"), 0o644, sync=True)
         self._rename(ready, f"attempt-{number}.started")
 
     def record_exit(self, number: int, code: int) -> None:
@@ -193,8 +196,8 @@ class Files:
             if error.errno != errno.EINVAL:  # directories that cannot be synced
                 raise
 
-    def _replace(self, name: str, data: bytes, mode: int) -> None:
-        self._fill(name + ".next", data, mode)
+    def _replace(self, name: str, data: bytes, mode: int, *, sync: bool) -> None:
+        self._fill(name + ".next", data, mode, sync=sync)
         os.rename(name + ".next", name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
 
     def _rename(self, old: str, new: str) -> None:
@@ -202,13 +205,14 @@ class Files:
         os.rename(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
         self.sync()
 
-    def _fill(self, name: str, data: bytes, mode: int) -> None:
+    def _fill(self, name: str, data: bytes, mode: int, *, sync: bool) -> None:
         # No O_TRUNC: overwriting the reserved blocks works where new ones cannot be had.
         fd = os.open(name, os.O_WRONLY | os.O_CREAT, mode, dir_fd=self.fd)
         try:
             write_all(fd, data)
             os.ftruncate(fd, len(data))
-            os.fsync(fd)
+            if sync:
+                os.fsync(fd)
         finally:
             os.close(fd)
 
@@ -218,3 +222,8 @@ class Files:
             write_all(fd, b" " * size)
         finally:
             os.close(fd)
+
+
+def has_contents(data: bytes | None) -> bytes | None:
+    """What a file says; None if it is not there, or lost its contents when the power failed."""
+    return data if data is not None and data.strip(b"\0") else None

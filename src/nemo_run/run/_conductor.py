@@ -182,7 +182,7 @@ class Conductor:
                 self.write_down(index)
         if ready:
             with self._launching([self._jobs[index] for index in ready]):
-                in_parallel(self._launch_job, ready, workers=self._workers)
+                self._launch(ready)
             self._launched_at = time.monotonic()
         return any(member.handle for index in ready for member in self.states[index].members)
 
@@ -217,6 +217,23 @@ class Conductor:
         """Return the state of a job; one that was lost counts as failed for those after it."""
         state = self.states[self._positions[name]]
         return AppState.FAILED if state.ended and not is_terminal(state.state) else state.state
+
+    def _launch(self, indices: Sequence[int]) -> None:
+        """Launch jobs, and see meanwhile how those of them do that are on this machine."""
+        launched: list[int] = []
+
+        def launch(index: int) -> None:
+            self._launch_job(index)
+            if self._jobs[index].executor.CAPABILITIES.local_paths:
+                launched.append(index)
+
+        def look() -> None:
+            for index in launched[:]:
+                self._poll_job(index)
+                if self.states[index].ended:
+                    launched.remove(index)
+
+        in_parallel(launch, indices, workers=self._workers, meanwhile=look)
 
     def _launch_job(self, index: int) -> None:
         job, state = self._jobs[index], self.states[index]

@@ -71,8 +71,15 @@ def prepare_jobs(
 
 
 def save_tasks(directory: ExperimentDirectory, jobs: Sequence[Job | JobGroup]) -> None:
-    """Write down the jobs with what is known of them now."""
+    """Write down the jobs and their tasks, before the first is launched."""
     texts = [job.serialize() for job in jobs]
+    directory.write(_directory.TASKS, json.dumps(texts), sync=True)
+
+
+def save_jobs(directory: ExperimentDirectory, jobs: Sequence[Job | JobGroup]) -> None:
+    """Write down what is known of the jobs now; their tasks stay as they were launched."""
+    tasks = [task for _, task in directory.read_tasks()]
+    texts = [(job.serialize_job(), task) for job, task in zip(jobs, tasks, strict=True)]
     directory.write(_directory.TASKS, json.dumps(texts), sync=True)
 
 

@@ -13,7 +13,7 @@ from nemo_run.exceptions import JobNotFoundError, SubmitError
 from nemo_run.run import _conductor, _display, _outcome
 from nemo_run.run._direct import is_direct
 from nemo_run.run._directory import ExperimentDirectory, JobState
-from nemo_run.run._preparing import save_tasks
+from nemo_run.run._preparing import save_jobs
 from nemo_run.run._provenance import known_provenance
 from nemo_run.run._tailing import LogTail
 from nemo_run.run.job import Job, JobGroup
@@ -84,7 +84,7 @@ class Watch:
         if conductor.ended and self._tail is not None:
             self._tail.finish()
         if conductor.launch_errors and not until_ended:
-            save_tasks(self._directory, self._jobs)
+            save_jobs(self._directory, self._jobs)
             raise conductor.launch_errors[0]
 
     def resume(self) -> None:
@@ -93,7 +93,7 @@ class Watch:
             with self.conducting() as alone:
                 if alone:
                     self.conductor.run()
-                    save_tasks(self._directory, self._jobs)
+                    save_jobs(self._directory, self._jobs)
             time.sleep(0.05)
 
     @contextlib.contextmanager

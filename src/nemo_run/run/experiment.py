@@ -451,7 +451,7 @@ class Experiment(ConfigurableMixin):
         elif not self._direct:
             _display.rule(self.console, f"Waiting for Experiment {self._id} to finish")
             self._watch.conduct(until_ended=True)
-        _preparing.save_tasks(self._directory, self._jobs)
+        _preparing.save_jobs(self._directory, self._jobs)
         if self._recorder is not None:
             self._recorder.finish()
         if not self.skip_status_at_exit:

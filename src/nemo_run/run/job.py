@@ -53,7 +53,11 @@ class Job(ConfigurableMixin):
 
     def serialize(self) -> tuple[str, str]:
         """Return the job, without its task, and the task as text."""
-        return _serialize_job(self, task=None), _serialize_task(self.task)
+        return self.serialize_job(), _serialize_task(self.task)
+
+    def serialize_job(self) -> str:
+        """Return the job, without its task, as text."""
+        return _serialize_job(self, task=None)
 
     def prepare(
         self,
@@ -211,9 +215,12 @@ class JobGroup(ConfigurableMixin):
 
     def serialize(self) -> tuple[str, str]:
         """Return the group, without its tasks, and the tasks as text."""
-        tasks = self.task_list()
-        text = self.tasks if isinstance(self.tasks, str) else _serialize_task(tasks)
-        return _serialize_job(self, tasks=[None] * len(tasks)), text
+        text = self.tasks if isinstance(self.tasks, str) else _serialize_task(self.task_list())
+        return self.serialize_job(), text
+
+    def serialize_job(self) -> str:
+        """Return the group, without its tasks, as text."""
+        return _serialize_job(self, tasks=[None] * len(self.task_list()))
 
     def prepare(
         self,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 from dataclasses import dataclass, field
 from importlib import util as importlib_util
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
+from nemo_run._files import PRIVATE_FILE
 from nemo_run.config import ConfigurableMixin, get_nemorun_home
 from nemo_run.core.execution.launcher import LAUNCHER_MAP, Launcher
 from nemo_run.core.packaging.base import Packager
@@ -234,11 +236,12 @@ class Executor(ConfigurableMixin):
         """
         paths = []
         for name, content in cfgs:
-            path = Path(self.job_dir) / "configs" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(mode=0o600)
-            path.write_text(content)
-            paths.append(str(path))
+            path = f"{self.job_dir}/configs/{name}"
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            with os.fdopen(os.open(path, flags, PRIVATE_FILE), "w", encoding="utf-8") as file:
+                file.write(content)
+            paths.append(path)
         return paths
 
     def held_back(self, before: Sequence[tuple[Executor, str]], run_if: str) -> Executor | None:

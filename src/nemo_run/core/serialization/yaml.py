@@ -16,13 +16,18 @@ __all__ = ["YamlSerializer", "from_mapping", "to_mapping"]
 _BREAKS = frozenset("\x85\u2028\u2029\ufeff")
 
 
-class _Dumper(yaml.SafeDumper):
+# libyaml writes the same text several times faster; PyYAML may have been built without it.
+_SafeDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Dumper(_SafeDumper):  # type: ignore[misc]
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
     def represent_text(self, data: str) -> yaml.Node:
         style = '"' if _BREAKS.intersection(data) else None
-        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+        node: yaml.Node = self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+        return node
 
 
 _Dumper.add_representer(str, _Dumper.represent_text)
