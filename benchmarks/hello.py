@@ -56,7 +56,7 @@ def _hello(bench: Bench, candidate: Candidate, kind: str) -> float:
 def _seconds(bench: Bench, candidate: Candidate, argv: list[str]) -> float:
     took_s, output = bench.call(candidate, argv)
     # The others lose the log of a short job now and then, on a busy machine.
-    expected = "\nhi\n" if candidate == bench.ours else "SUCCEEDED"
+    expected = "\nhi" if candidate == bench.ours else "SUCCEEDED"
     if expected not in output:
         raise BenchmarkError(f"{candidate.name} did not say {expected!r} but:\n{output}")
     return took_s
