@@ -117,6 +117,20 @@ def test_touching_an_executor_loads_no_vendor_library(name: str) -> None:
     assert in_new_interpreter(code) == "[]"
 
 
+def test_a_local_job_loads_no_other_backend() -> None:
+    code = """
+        import sys
+        import nemo_run as run
+        with run.Experiment("one", clean_mode=True) as exp:
+            exp.add(run.Script(inline="true"), executor=run.LocalExecutor())
+            exp.run()
+        others = ("slurm", "skypilot", "lepton", "dgxcloud", "tunnel")
+        found = [name for name in sys.modules if name.rpartition(".")[2] in others]
+        sys.exit(f"loaded {found}" if found else 0)
+    """
+    in_new_interpreter(code)
+
+
 RUN_ORDERS = {
     "attribute first": "import nemo_run; nemo_run.run; import nemo_run.run.experiment",
     "submodule first": "import nemo_run.run.experiment; import nemo_run; nemo_run.run",

@@ -15,19 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from torchx.schedulers.api import DescribeAppResponse, ListAppResponse, Stream
 from torchx.specs import AppDef, AppDryRunInfo, AppState, Role, is_terminal
 
 from nemo_run._records import JobRecord, JobRef, JobStore, RoleSize, new_tag
 from nemo_run.core.execution.base import Executor
-from nemo_run.core.execution.dgxcloud import DGXCloudExecutor
-from nemo_run.core.execution.lepton import LeptonExecutor
-from nemo_run.core.execution.local import LocalExecutor
-from nemo_run.core.execution.skypilot import SkypilotExecutor
-from nemo_run.core.execution.skypilot_jobs import SkypilotJobsExecutor
-from nemo_run.core.execution.slurm import SlurmExecutor
 from nemo_run.exceptions import (
     BackendError,
     BackendUnavailableError,
@@ -36,6 +30,12 @@ from nemo_run.exceptions import (
     SubmitError,
     UnsupportedError,
 )
+
+if TYPE_CHECKING:
+    from nemo_run.run.torchx_backend.schedulers._mapping import (
+        EXECUTOR_MAPPING,
+        REVERSE_EXECUTOR_MAPPING,
+    )
 
 __all__ = [
     "CWD",
@@ -57,24 +57,20 @@ log = logging.getLogger(__name__)
 ExecutorT = TypeVar("ExecutorT", bound=Executor)
 RequestT = TypeVar("RequestT")
 
-EXECUTOR_MAPPING: dict[type[Executor], str] = {
-    kind: kind.SCHEDULER
-    for kind in (
-        LocalExecutor,
-        SlurmExecutor,
-        SkypilotExecutor,
-        SkypilotJobsExecutor,
-        DGXCloudExecutor,
-        LeptonExecutor,
-    )
-}
-REVERSE_EXECUTOR_MAPPING: dict[str, type[Executor]] = {v: k for k, v in EXECUTOR_MAPPING.items()}
-
 CWD = "nemo_run/cwd"
 """Key of ``Role.metadata``: the directory to start in, where that is one of this machine."""
 
 TAG = "nemo_run/tag"
 """Key of ``AppDef.metadata``: what makes this submission unlike any other, chosen before it."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("EXECUTOR_MAPPING", "REVERSE_EXECUTOR_MAPPING"):
+        # Every backend at once, which a job of one of them does not need.
+        from nemo_run.run.torchx_backend.schedulers import _mapping
+
+        return getattr(_mapping, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def get_executor_str(executor: Executor) -> str:
