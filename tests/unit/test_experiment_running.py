@@ -422,6 +422,14 @@ class TestOutput:
         assert exp._id in out
         assert "SUCCEEDED" in out
 
+    def test_names_are_printed_as_they_are(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with run.Experiment("rate:100:percent", executor=run.LocalExecutor()) as exp:
+            exp.add(script("true"), name="job:100:")
+            exp.run()
+        out = capsys.readouterr().out
+        assert f"from_id('{exp._id}')" in out
+        assert "logs('job:100:')" in out
+
     def test_the_hint_can_be_left_out(self, capsys: pytest.CaptureFixture[str]) -> None:
         with run.Experiment("demo", log_level="WARN", enable_goodbye_message=False) as exp:
             exp.add(script("true"), name="a")

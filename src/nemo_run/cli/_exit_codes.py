@@ -46,7 +46,7 @@ class Tracebacks:
         from rich.traceback import Traceback
 
         drawn = Traceback.from_exception(type(err), err, start, **self._rich)
-        Console(stderr=True).print(drawn)
+        Console(stderr=True, emoji=False).print(drawn)
 
 
 def _from_user(start: TracebackType | None) -> TracebackType | None:

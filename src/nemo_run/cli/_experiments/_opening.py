@@ -12,5 +12,5 @@ from nemo_run.run.experiment import Experiment
 def open_experiment(path: str) -> Experiment:
     """Return the experiment in a directory; what it has to say goes to stderr."""
     experiment = Experiment._load(Path(path))
-    experiment.console = Console(stderr=True)
+    experiment.console = Console(stderr=True, emoji=False)
     return experiment

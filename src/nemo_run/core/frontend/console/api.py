@@ -11,7 +11,8 @@ from rich.logging import RichHandler
 
 from nemo_run import _buildables
 
-CONSOLE = Console()
+# A name may well be :100: and mean just that.
+CONSOLE = Console(emoji=False)
 
 LOGGER = "nemo_run"
 
