@@ -36,6 +36,8 @@ State = Literal["unsubmitted", "pending", "running", "succeeded", "failed", "can
 # How long past the grace a supervisor may take to end a replica before we end it too, and give up.
 _PATIENCE_S = 5.0
 _GIVE_UP_S = 30.0
+# How long a supervisor may take to remove a file or two.
+_TIDY_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,12 +270,26 @@ def adopt(directory: Path) -> bool:
     Raises:
         SubmitError: no supervisor could be started.
     """
-    if not inspect(directory).unattended:
+    soon = time.monotonic() + _TIDY_S
+    while (report := inspect(directory)).unattended and time.monotonic() < soon:
+        if not report.is_final or not _has_supervisor(directory):
+            break
+        time.sleep(0.001)  # its supervisor has only just written down the end, and tidies up
+    if not report.unattended:
         return False
     answer = supervise(directory, b"")
     if answer not in {"ok", "busy", "ended", "nothing"}:
         raise _submit_error(directory, answer.removeprefix("error "), verb="continued")
     return answer == "ok"
+
+
+def _has_supervisor(directory: Path) -> bool:
+    """Whether the supervisor lives that last wrote something, and can be seen from here."""
+    data = _read(f"{directory}/{_supervisor.STATE_DIR}/{_supervisor.STATUS}")
+    if data is None:
+        return False
+    status, _ = _parse(data)
+    return _supervisor.distance(status.place) == "here" and status.supervisor.is_alive()
 
 
 def _check_program(spec: ReplicaSpec) -> None:

@@ -106,6 +106,25 @@ def processes_started() -> Iterator[list[Any]]:
     watching = False
 
 
+def test_who_is_about_to_tidy_up_after_the_end_is_left_to_it(directories: list[Path]) -> None:
+    directory = directories[0]
+    status = _supervisor.Status(token="t", attempts=1, limit_s=None, grace_s=1)
+    (directory / _supervisor.STATE_DIR).mkdir(parents=True)
+    files = _supervisor.Files(str(directory))
+    files.accept(_supervisor.Spec(sh("true", directory).pack()), status)
+    assert status.supervisor.is_alive()  # it is this process
+    status.state, status.exit_code = "succeeded", 0
+    files.write_status(status)
+    with ThreadPoolExecutor(1) as threads, processes_started() as started:
+        adopted = threads.submit(_replica.adopt, directory)
+        time.sleep(0.05)  # in which another supervisor would be started
+        files.tidy()
+        assert adopted.result() is False
+    files.close()
+    assert started == []
+    assert _replica.inspect(directory).unattended is False
+
+
 def test_threads_with_a_copy_of_the_context_share_it(directories: list[Path]) -> None:
     with nursery(), ThreadPoolExecutor(4) as threads:
         for directory in directories:
