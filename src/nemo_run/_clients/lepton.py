@@ -27,6 +27,7 @@ from nemo_run.exceptions import (
     BackendError,
     BackendUnavailableError,
     ConfigError,
+    ConnectionLostError,
     JobNotFoundError,
 )
 
@@ -91,14 +92,25 @@ class Lepton:
 
         Where an answer is lost, the job is looked for by its id, which is ours alone: it is never
         created a second time.
+
+        Raises:
+            ConnectionLostError: neither could be asked; the job may be there.
         """
         model = vendor_types("job").LeptonJob(**body)
 
         def attempt() -> Job:
             try:
                 return parse_job(self._call("submit", lambda: self._api.job.create(model)))
-            except BackendUnavailableError:
-                found = self.find_job(job_id)
+            except BackendUnavailableError as err:
+                try:
+                    found = self.find_job(job_id)
+                except BackendUnavailableError:
+                    raise ConnectionLostError(
+                        f"Whether Lepton created job {job_id} is not clear: {err}",
+                        backend=BACKEND,
+                        operation="submit",
+                        detail=err.detail,
+                    ) from err
                 if found is None:
                     raise
                 return found

@@ -20,7 +20,12 @@ from tests.emulators.lepton import TOKEN, LeptonEmulator
 from tests.integration.lepton.requests import sent
 from torchx.specs import AppState
 
-from nemo_run.exceptions import AuthenticationError, BackendError, BackendUnavailableError
+from nemo_run.exceptions import (
+    AuthenticationError,
+    BackendError,
+    BackendUnavailableError,
+    ConnectionLostError,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -293,10 +298,30 @@ def test_giving_up_says_what_was_in_the_way(
     now = time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: now() * 60)  # a second is a minute
     emulator.faults.add(Fault(method="POST", status=503, message="under maintenance"))
-    with pytest.raises(BackendUnavailableError, match="under maintenance"):
+    with pytest.raises(BackendUnavailableError, match="under maintenance") as caught:
         cluster.schedule(["true"])
+    assert not isinstance(caught.value, ConnectionLostError)  # nothing can have been submitted
     assert sent(emulator) == []
     assert list(cluster.listed().values()) == [AppState.UNSUBMITTED]
+
+
+def test_giving_up_without_knowing_leaves_a_job_that_is_found(
+    cluster: LeptonCluster, emulator: LeptonEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulator.faults.add(Fault(method="POST", path="/jobs$", skip=1, drop=True, handled=True))
+    emulator.faults.add(Fault(method="GET", path="/jobs/(?!data-mover)", status=503))
+    planned = cluster.plan("exit 3")
+    with monkeypatch.context() as patch:
+        now = time.monotonic
+        patch.setattr(time, "monotonic", lambda: now() * 60)  # a second is a minute
+        # Not just unavailable, which would say that nothing was submitted.
+        with pytest.raises(ConnectionLostError, match="not clear"):
+            cluster.scheduler.schedule(planned)
+    emulator.faults.clear()
+    app_id = cluster.scheduler.submitted(planned)
+    end = cluster.wait(app_id)
+    assert (end.state, end.exit_code) == (AppState.FAILED, 3)
+    assert len(jobs(emulator)) == 1
 
 
 def test_what_goes_wrong_is_not_printed(

@@ -21,7 +21,13 @@ from typing import Any
 
 from nemo_run._clients.lepton import Job, Lepton
 from nemo_run.core.execution._lepton_script import job_name
-from nemo_run.exceptions import BackendError, JobNotFoundError, SubmitError
+from nemo_run.exceptions import (
+    BackendError,
+    BackendUnavailableError,
+    ConnectionLostError,
+    JobNotFoundError,
+    SubmitError,
+)
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +181,13 @@ class _Mover:
             },
         }
         self._started = True
-        self._client.create_job(self._id, body)
+        try:
+            self._client.create_job(self._id, body)
+        except ConnectionLostError as err:
+            # The mover may be there. The job whose files it moves is not.
+            raise BackendUnavailableError(
+                str(err), backend=err.backend, operation=err.operation, detail=err.detail
+            ) from err
 
     def finish(self) -> None:
         state = wait_for_end(lambda: self._client.job(self._id), self._waiting, self._client)

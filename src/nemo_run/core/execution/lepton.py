@@ -198,7 +198,8 @@ class LeptonExecutor(Executor):
         Raises:
             ConfigError: a setting is wrong.
             SubmitError: the workspace did not take it.
-            BackendUnavailableError: it could not be asked; the job may be there all the same.
+            BackendUnavailableError: it could not be asked, and there is no job.
+            ConnectionLostError: the same, but the job may be there.
         """
         client = _client()
         plain = [name for name, shown in mask_environment(environment).items() if shown == "***"]
