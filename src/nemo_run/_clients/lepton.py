@@ -6,6 +6,7 @@ Workspace and token come from its login state or its environment variables. TLS 
 from __future__ import annotations
 
 import codecs
+import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,8 @@ from nemo_run.exceptions import (
 
 __all__ = ["Job", "Lepton", "LogLine", "Replica", "check_spec", "job_states"]
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 BACKEND = "lepton"
@@ -57,16 +60,7 @@ class Lepton:
     """
 
     def __init__(self) -> None:
-        sdk = require("leptonai.api.v2.client", extra="lepton", needed_by="LeptonExecutor")
-        try:
-            self._api = sdk.APIClient()
-        except (RuntimeError, TypeError) as err:  # without a token it trips over its own logging
-            raise ConfigError(
-                f"No Lepton workspace to talk to: {err}. Log in with 'lep login', or set "
-                "LEPTON_WORKSPACE_ID, LEPTON_WORKSPACE_TOKEN and LEPTON_WORKSPACE_URL."
-            ) from err
-        # Its own limit is two minutes for every call, and there is no parameter for it.
-        self._api._timeout = TIMEOUT_S
+        self._api = _logged_in()
 
     @property
     def workspace(self) -> str:
@@ -194,7 +188,8 @@ class Lepton:
             ),
         )
         with response:
-            if response.status_code == 404:
+            # There is no container, or no valid token: asking for the job tells.
+            if response.status_code in (401, 404):
                 return
             if not response.ok:
                 _refuse("logs", response.status_code, response.text)
@@ -243,6 +238,30 @@ class Lepton:
     def _call(self, operation: str, call: Callable[[], T]) -> T:
         """Call once, and say what went wrong in our own words."""
         try:
+            return self._call_once(operation, call)
+        except AuthenticationError:
+            if not self._logged_in_again():
+                raise
+            return self._call_once(operation, call)
+
+    def _logged_in_again(self) -> bool:
+        """Take over the token of whoever has logged in to this workspace since, if somebody has."""
+        sdk = require(
+            "leptonai.api.v2.workspace_record", extra="lepton", needed_by="LeptonExecutor"
+        )
+        try:
+            sdk.WorkspaceRecord.reload()
+            api = _logged_in()
+        except Exception as err:  # noqa: BLE001  # logged out, or the file is being written just now
+            log.debug("the login of Lepton's client cannot be read: %s", err)
+            return False
+        if api.workspace_id != self._api.workspace_id or api.auth_token == self._api.auth_token:
+            return False
+        self._api = api
+        return True
+
+    def _call_once(self, operation: str, call: Callable[[], T]) -> T:
+        try:
             return call()
         except _network_errors() as err:
             raise BackendUnavailableError(
@@ -272,6 +291,21 @@ class Lepton:
                     detail=str(err),
                 ) from err
             _refuse(operation, status, getattr(response, "text", "") or str(err), cause=err)
+
+
+def _logged_in() -> Any:
+    """Return the vendor's client for the workspace that one is logged in to."""
+    sdk = require("leptonai.api.v2.client", extra="lepton", needed_by="LeptonExecutor")
+    try:
+        api = sdk.APIClient()
+    except (RuntimeError, TypeError) as err:  # without a token it trips over its own logging
+        raise ConfigError(
+            f"No Lepton workspace to talk to: {err}. Log in with 'lep login', or set "
+            "LEPTON_WORKSPACE_ID, LEPTON_WORKSPACE_TOKEN and LEPTON_WORKSPACE_URL."
+        ) from err
+    # Its own limit is two minutes for every call, and there is no parameter for it.
+    api._timeout = TIMEOUT_S
+    return api
 
 
 class _ConflictError(BackendError):

@@ -32,6 +32,23 @@ pytestmark = pytest.mark.slow
 COUNT = "for i in $(seq 40); do echo line $i; sleep 0.05; done"
 LINES = [f"line {i}\n" for i in range(1, 41)]
 
+WAIT = """
+import nemo_run as run
+
+executor = run.LeptonExecutor(
+    container_image="some/image",
+    nemo_run_dir="/volume/nemo_run",
+    resource_shape="cpu.small",
+    mounts=[{"path": "/", "mount_path": "/volume", "from": "node-nfs:shared"}],
+)
+with run.Experiment("login", executor=executor, clean_mode=True) as exp:
+    task = run.Script(inline="until test -e /volume/go; do sleep 0.1; done; exit 3")
+    exp.add(task, name="job")
+    exp.run()
+end = exp.status(return_dict=True)["job"]
+print(end["status"].name, end["exit_code"])
+"""
+
 
 def jobs(emulator: LeptonEmulator) -> list[str]:
     """Return the ids of the jobs there are or were, without the movers of files."""
@@ -183,6 +200,38 @@ class TestAsking:
         emulator.users[TOKEN] = "me@example.com"
         end = cluster.wait(app_id)
         assert (end.state, end.exit_code) == (AppState.FAILED, 2)
+
+    def test_who_waits_goes_on_when_somebody_has_logged_in_again(
+        self, cluster: LeptonCluster, emulator: LeptonEmulator, tmp_path: Path
+    ) -> None:
+        script = tmp_path / "wait.py"
+        script.write_text(WAIT)
+        env = {k: v for k, v in os.environ.items() if not k.startswith("LEPTON_WORKSPACE")}
+        _log_in(emulator, TOKEN, env)
+        waiting = subprocess.Popen(
+            [sys.executable, str(script)], env=env, stdout=subprocess.PIPE, text=True
+        )
+        _wait(lambda: bool(jobs(emulator)))
+        emulator.users["new-token"] = emulator.users.pop(TOKEN)
+        seen = len(emulator.server.seen)
+        _wait(lambda: len(emulator.server.seen) > seen)  # with the old token
+        _log_in(emulator, "new-token", env)
+        (emulator.volume("node-nfs:shared") / "go").touch()
+        output, _ = waiting.communicate(timeout=100)
+        assert output.splitlines()[-1] == "FAILED 3"
+        assert len(jobs(emulator)) == 1
+
+    def test_a_token_that_expires_while_a_log_is_followed_is_named(
+        self, cluster: LeptonCluster, emulator: LeptonEmulator
+    ) -> None:
+        app_id = cluster.schedule(COUNT)
+        lines = iter(cluster.scheduler.log_iter(app_id, "job", should_tail=True))
+        next(lines)
+        del emulator.users[TOKEN]
+        with pytest.raises(AuthenticationError, match="lep login"):
+            list(lines)
+        emulator.users[TOKEN] = "me@example.com"
+        assert cluster.lines(app_id, should_tail=True) == LINES
 
     def test_a_server_that_cannot_prove_who_it_is_is_not_talked_to(
         self,
@@ -346,6 +395,16 @@ def _schedule_elsewhere(cluster: LeptonCluster, task: str) -> subprocess.Popen[b
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+
+
+def _log_in(emulator: LeptonEmulator, token: str, env: dict[str, str]) -> None:
+    """Do what ``lep login`` does."""
+    where = emulator.environment
+    code = f"""
+from leptonai.api.v2.workspace_record import WorkspaceRecord
+WorkspaceRecord.set({where["LEPTON_WORKSPACE_ID"]!r}, {token!r}, {where["LEPTON_WORKSPACE_URL"]!r})
+"""
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
 
 
 def _wait(condition: object, timeout_s: float = 60) -> None:
