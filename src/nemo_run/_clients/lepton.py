@@ -72,7 +72,21 @@ class Lepton:
         return f"{base}/compute/jobs/detail/{job_id}/replicas/list"
 
     def job(self, job_id: str) -> Job:
-        return parse_job(self._call("status", lambda: self._api.job.get(job_id)))
+        """Return a job, also one that somebody has deleted, as long as the workspace has it."""
+        try:
+            return parse_job(self._call("status", lambda: self._api.job.get(job_id)))
+        except JobNotFoundError:
+            # Up to 0.26 the client asks for one job only among those that were not deleted.
+            archived = self._call(
+                "status",
+                lambda: self._api.job.list_all(
+                    job_query_mode="archive_only", q=job_id, page=1, page_size=10
+                ),
+            )
+            for job in archived:
+                if job.metadata.id_ == job_id:
+                    return parse_job(job)
+            raise
 
     def find_job(self, job_id: str) -> Job | None:
         """Return a job, or None where the workspace does not have it."""

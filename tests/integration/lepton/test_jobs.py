@@ -104,6 +104,14 @@ class TestStates:
         emulator.say_state(job.id, "Archived")
         assert cluster.wait(app_id).state is state
 
+    def test_a_job_that_somebody_has_deleted_is_cancelled(
+        self, cluster: LeptonCluster, emulator: LeptonEmulator
+    ) -> None:
+        app_id = cluster.schedule("echo up; sleep 60")
+        cluster.wait_for_line(app_id, "up\n")
+        emulator.jobs[app_id.rpartition("___")[2]].delete()
+        assert cluster.wait(app_id).state is AppState.CANCELLED
+
     def test_a_job_has_an_address_for_people(self, cluster: LeptonCluster) -> None:
         app_id = cluster.schedule("true")
         cluster.wait(app_id)
@@ -148,8 +156,7 @@ class TestScriptsFor012:
         executor.cancel(job_id)
         executor.cancel(job_id)
         emulator.jobs[job_id].thread.join(10)
-        # Older clients cannot ask for what is archived.
-        assert executor.status(job_id).name in {"Deleted", "Unknown"}
+        assert executor.status(job_id).name == "Deleted"
         assert executor.status("never-there").name == "Unknown"
 
     def test_a_running_job_can_be_stopped(
