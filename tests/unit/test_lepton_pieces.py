@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,14 @@ class TestParts:
             entries = archive.getmembers()
         assert [entry.name for entry in entries] == ["code", "code/a b.py", "code/link"]
         assert {(entry.uid, entry.uname) for entry in entries} == {(0, "")}
+
+    def test_the_same_files_make_the_same_archive(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "a").write_text("x")
+        first = mover.pack(tmp_path)
+        monkeypatch.setattr(time, "time", lambda: 12345.0)
+        assert mover.pack(tmp_path) == first
 
 
 BROKEN = {

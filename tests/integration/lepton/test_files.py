@@ -8,18 +8,30 @@ import logging
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.contract.backends import LeptonCluster
+from tests.emulators.faults import Fault
 from tests.emulators.lepton import LeptonEmulator
 from tests.integration.lepton.requests import sent
 
 import nemo_run as run
-from nemo_run.exceptions import SubmitError
+from nemo_run.exceptions import AuthenticationError, SubmitError
 
 pytestmark = pytest.mark.slow
 
 CHECK = "print(__import__('hashlib').sha256(open('/nemo_run/code/data', 'rb').read()).hexdigest())"
+
+
+def plan_with(cluster: LeptonCluster, data: bytes) -> Any:
+    """Plan a job that finds ``data`` in its code and prints its hash."""
+    executor = cluster.assigned("job")
+    code = Path(executor.job_dir) / "code"
+    code.mkdir(parents=True)
+    (code / "data").write_bytes(data)
+    app = cluster.app(["python3", "-c", CHECK], executor=executor)
+    return cluster.scheduler.submit_dryrun(app, executor)
 
 
 class TestFiles:
@@ -38,13 +50,8 @@ class TestFiles:
         self, cluster: LeptonCluster, emulator: LeptonEmulator, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.INFO, logger="nemo_run")
-        executor = cluster.assigned("job")
         data = os.urandom(3_000_000)
-        code = Path(executor.job_dir) / "code"
-        code.mkdir(parents=True)
-        (code / "data").write_bytes(data)
-        app = cluster.app(["python3", "-c", CHECK], executor=executor)
-        app_id = cluster.scheduler.schedule(cluster.scheduler.submit_dryrun(app, executor))
+        app_id = cluster.scheduler.schedule(plan_with(cluster, data))
         cluster.wait(app_id)
         assert cluster.lines(app_id) == [hashlib.sha256(data).hexdigest() + "\n"]
         movers = sent(emulator, movers=True)
@@ -53,6 +60,22 @@ class TestFiles:
         assert f"moved {len(movers)} of {len(movers)} parts" in caplog.text
         left = list(emulator.volume("node-nfs:shared").rglob("*incoming*"))
         assert left == []
+
+    def test_a_launcher_goes_on_with_the_parts_where_another_had_to_stop(
+        self, cluster: LeptonCluster, emulator: LeptonEmulator
+    ) -> None:
+        data = os.urandom(3_000_000)
+        planned = plan_with(cluster, data)
+        expired = Fault(method="POST", path="/jobs$", skip=5, times=1, status=401)
+        emulator.faults.add(expired)
+        with pytest.raises(AuthenticationError):
+            cluster.scheduler.schedule(planned)
+        time.sleep(1.1)  # files and archives have times in seconds
+        app_id = cluster.scheduler.schedule(planned)
+        cluster.wait(app_id)
+        assert cluster.lines(app_id) == [hashlib.sha256(data).hexdigest() + "\n"]
+        assert len(sent(emulator)) == 1
+        assert list(emulator.volume("node-nfs:shared").rglob("*incoming*")) == []
 
     def test_what_an_earlier_job_wrote_stays_and_its_code_does_not(
         self, cluster: LeptonCluster, emulator: LeptonEmulator

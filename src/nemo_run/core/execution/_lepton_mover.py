@@ -9,6 +9,7 @@ jobs, and no file or secret is in their arguments. An archive too large for one 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import io
 import logging
@@ -41,6 +42,8 @@ VARIABLES = 5
 """In one job: its description is stored as a whole, and about 1 MiB is what clusters take."""
 PART_BYTES = VARIABLES * VARIABLE_BYTES // 4 * 3
 AT_ONCE = 4
+ATTEMPTS = 5
+"""How many movers of one part may have been ended by earlier launchers."""
 
 # $1: the directory to fill; $2: number of this part; $3: hash of the archive; $4: set for the last.
 _UNPACK = """\
@@ -83,9 +86,15 @@ def command(destination: str, digest: str, *, part: int = 0, last: bool = True) 
 
 
 def pack(directory: Path, *, without: Sequence[str] = ()) -> bytes:
-    """Return a directory as a gzipped archive; ``without`` are names at its top."""
+    """Return a directory as a gzipped archive; ``without`` are names at its top.
+
+    Of the same files it is the same: who goes on after somebody else must know the parts again.
+    """
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz", dereference=False) as archive:
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", dereference=False) as archive,
+    ):
         for path in sorted(directory.iterdir()):
             if path.name not in without:
                 archive.add(path, arcname=path.name, filter=_nobody)
@@ -123,7 +132,7 @@ def move(
 
     What an earlier job wrote there stays; the code, configs and scripts of an earlier one do not.
     ``job_id`` is whose files they are. ``spec`` is what a mover's job needs besides its command:
-    mounts, where to run.
+    mounts, where to run. Called again with the same tag, it goes on where it was.
 
     Raises:
         SubmitError: a mover failed; says what it said.
@@ -131,7 +140,7 @@ def move(
     environments = list(parts(archive))
     digest = sha256(archive)
     jobs = [
-        _Mover(client, job_name("data-mover", f"{tag}/{number}"), tag, spec, waiting)
+        _Mover(client, f"{tag}/{digest}/{number}", tag, spec, waiting)
         for number in range(len(environments))
     ]
     size = f"{len(archive) / 1024:.0f} KiB"
@@ -155,16 +164,23 @@ class _Mover:
     """One job that writes one part."""
 
     def __init__(
-        self, client: Lepton, job_id: str, tag: str, spec: Mapping[str, Any], waiting: Waiting
+        self, client: Lepton, name: str, tag: str, spec: Mapping[str, Any], waiting: Waiting
     ) -> None:
         self._client = client
-        self._id = job_id
+        self._name = name
         self._tag = tag
         self._spec = spec
         self._waiting = waiting
-        self._started = False
+        self._id = ""
 
     def start(self, argv: list[str], environment: Mapping[str, str]) -> None:
+        """Create the job; one that an earlier launcher created, and did not end, will do."""
+        for attempt in range(ATTEMPTS):
+            self._id = job_name("data-mover", f"{self._name}/{attempt}")
+            if not _was_ended(self._create(argv, environment)):
+                return
+
+    def _create(self, argv: list[str], environment: Mapping[str, str]) -> Job:
         body = {
             "metadata": {
                 "id": self._id,
@@ -180,9 +196,8 @@ class _Mover:
                 "parallelism": 1,
             },
         }
-        self._started = True
         try:
-            self._client.create_job(self._id, body)
+            return self._client.create_job(self._id, body)
         except ConnectionLostError as err:
             # The mover may be there. The job whose files it moves is not.
             raise BackendUnavailableError(
@@ -200,7 +215,7 @@ class _Mover:
             )
 
     def remove(self) -> None:
-        if self._started:
+        if self._id:
             try:
                 self._client.patiently(lambda: self._client.delete_job(self._id))
             except BackendError as err:
@@ -221,6 +236,16 @@ class _Mover:
         return "It said: " + "\n".join(lines[-20:]) if lines else "It said nothing."
 
 
+def _is_archived_success(job: Job) -> bool:
+    return job.state == "Archived" and job.succeeded >= job.size
+
+
+def _was_ended(job: Job) -> bool:
+    """Tell whether a mover was ended before it was done."""
+    ends = ("Failed", "Stopping", "Stopped", "Deleting", "Terminating", "Deleted", "Archived")
+    return job.state in ends and not _is_archived_success(job)
+
+
 def wait_for_end(ask: Callable[[], Job], waiting: Waiting, client: Lepton) -> str:
     """Wait for the end of a mover and return its state.
 
@@ -232,7 +257,8 @@ def wait_for_end(ask: Callable[[], Job], waiting: Waiting, client: Lepton) -> st
     pause_s = 0.05
     while True:
         try:
-            state = client.patiently(ask).state
+            job = client.patiently(ask)
+            state = "Completed" if _is_archived_success(job) else job.state
         except JobNotFoundError:
             state = "Unknown"
         if state in ("Completed", "Failed", "Stopped", "Deleted", "Archived"):

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nemo_run._credentials import mask_environment
-from nemo_run._files import write_whole
+from nemo_run._files import read_whole, write_whole
 from nemo_run._records import new_tag
 from nemo_run.config import get_nemorun_home
 from nemo_run.core.execution import _lepton_mover
@@ -248,7 +248,9 @@ class LeptonExecutor(Executor):
         text = launch_script(
             cmd, job_id=job_id, job_dir=self.place, before=self.pre_launch_commands
         )
-        write_whole(Path(self.job_dir) / LAUNCH_SCRIPT, text.encode("utf-8", "surrogateescape"))
+        path, data = Path(self.job_dir) / LAUNCH_SCRIPT, text.encode("utf-8", "surrogateescape")
+        if read_whole(path) != data:  # its time is a part of what is moved
+            write_whole(path, data)
 
     def _place_files(
         self,
