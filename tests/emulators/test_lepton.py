@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from requests.exceptions import ChunkedEncodingError, ReadTimeout
+from requests.exceptions import ConnectionError as RequestsConnectionError
+from tests.conftest import processes_with
 from tests.emulators.faults import Fault
 from tests.emulators.lepton import LeptonEmulator, Pace
 
@@ -36,6 +39,15 @@ def emulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lepton
         monkeypatch.setenv(name, value)
     yield emulator
     emulator.close()
+
+
+@pytest.fixture
+def storage(emulator: LeptonEmulator) -> Any:
+    """The vendor's storage API."""
+    client = APIClient()
+    if not hasattr(client, "storage"):
+        pytest.skip("newer clients have no storage API; run with the older by `make older`")
+    return client.storage
 
 
 def create(script: str, name: str = "job", **spec: Any) -> Any:
@@ -191,7 +203,7 @@ class TestContainers:
         ]
 
     def test_a_log_is_streamed_while_the_container_lives(self, emulator: LeptonEmulator) -> None:
-        create("for i in 1 2 3; do echo $i; sleep 0.1; done")
+        create("for i in 1 2 3; do echo $i; sleep 1; done")
         wait(until=lambda state: state == "Running")
         (replica,) = APIClient().job.get_replicas("job")
         chunks = APIClient().job.get_log("job", replica)
@@ -219,8 +231,55 @@ class TestGroups:
             create("true", affinity={"allowed_dedicated_node_groups": ["nowhere"]})
 
 
+class TestSecrets:
+    def test_a_secret_can_be_made_and_deleted_and_is_not_shown(
+        self, emulator: LeptonEmulator
+    ) -> None:
+        api = APIClient().secret
+        api.create([types("secret").SecretItem(name="token", value="hidden")])
+        assert [(item.name, item.value) for item in api.list_all()] == [("token", None)]
+        api.delete("token")
+        assert api.list_all() == []
+
+    def test_a_job_with_a_secret_that_is_not_there_is_refused(
+        self, emulator: LeptonEmulator
+    ) -> None:
+        with pytest.raises(RuntimeError, match="no-such-secret"):
+            create(
+                "true", envs=[{"name": "A", "value_from": {"secret_name_ref": "no-such-secret"}}]
+            )
+
+
+class TestStorage:
+    def test_files_can_be_put_listed_read_and_deleted(self, storage: Any, tmp_path: Path) -> None:
+        content = b"\r\n--\0" + bytes(range(256)) * 40
+        (tmp_path / "here").write_bytes(content)
+        storage.create_dir("/models")
+        storage.create_file(str(tmp_path / "here"), "/models/a b.bin")
+        assert [(entry.type, entry.name) for entry in storage.get_dir("/")] == [("dir", "models")]
+        assert storage.get_file_type("/models/a b.bin") == "file"
+        assert storage.check_exists("/models/a b.bin")
+        assert not storage.check_exists("/models/other")
+        storage.get_file("/models/a b.bin", str(tmp_path / "back"))
+        assert (tmp_path / "back").read_bytes() == content
+        assert storage.total_file_system_usage_bytes().status.total_usage_bytes == len(content)
+        assert [system.metadata.name for system in storage.list_storage()] == ["default"]
+        with pytest.raises(RuntimeError, match="not empty"):
+            storage.delete_file_or_dir("/models")
+        storage.delete_file_or_dir("/models", removeall=True)
+        assert storage.get_dir("/") == []
+
+    def test_it_reaches_no_volume_of_a_node_group(
+        self, storage: Any, emulator: LeptonEmulator
+    ) -> None:
+        (emulator.volume("node-nfs:data") / "file").touch()
+        assert storage.get_dir("/") == []
+        with pytest.raises(RuntimeError, match="404"):
+            storage.get_dir("/", "node-nfs:data")
+
+
 class TestTrouble:
-    @pytest.mark.parametrize("status", [404, 429, 500, 503])
+    @pytest.mark.parametrize("status", [401, 404, 429, 500, 503])
     def test_it_answers_as_it_is_told(self, emulator: LeptonEmulator, status: int) -> None:
         create("true")
         with (
@@ -228,6 +287,32 @@ class TestTrouble:
             pytest.raises(RuntimeError, match=str(status)),
         ):
             state()
+
+    def test_it_answers_slowly_as_it_is_told(self, emulator: LeptonEmulator) -> None:
+        create("true")
+        client = APIClient()
+        client._timeout = 0.2
+        emulator.faults.add(Fault(method="GET", path="/jobs/job", delay_s=60))
+        with pytest.raises(ReadTimeout):
+            client.job.get("job")
+        emulator.faults.clear()
+        assert wait()[-1] == "Completed"
+
+    def test_it_cuts_a_stream_as_it_is_told(self, emulator: LeptonEmulator) -> None:
+        create("seq 6; sleep 60")
+        wait(until=lambda state: state == "Running")
+        (replica,) = APIClient().job.get_replicas("job")
+        emulator.faults.add(Fault(path="/log$", cut_after=5))
+        got: list[str] = []
+        with pytest.raises(ChunkedEncodingError):
+            got.extend(APIClient().job.get_log("job", replica))
+        assert "".join(got) == "1\n2\n3"
+
+    def test_it_can_be_away_and_come_back_with_its_jobs(self, emulator: LeptonEmulator) -> None:
+        create("sleep 60")
+        with emulator.unreachable(), pytest.raises(RequestsConnectionError):
+            state()
+        assert wait(until=lambda state: state == "Running")[-1] == "Running"
 
     def test_a_token_it_does_not_know_is_refused(self, emulator: LeptonEmulator) -> None:
         with pytest.raises(RuntimeError, match="401"):
@@ -238,34 +323,52 @@ class TestTrouble:
             create("true", envs=[{"name": "A", "value": "x" * 2_000_000}])
 
 
-@pytest.mark.slow
-def test_it_can_be_started_by_hand(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_can_be_started_by_hand_and_ends_with_its_jobs(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    name = f"by-hand-{os.getpid()}-{number.value}"
+    start = [sys.executable, "-m", "tests.emulators.lepton", "--directory", str(tmp_path)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.emulators.lepton", "--directory", str(tmp_path)],
+        # As what a script starts in its background has it.
+        ["bash", "-c", 'trap "" INT; exec "$@"', "bash", *start],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
-    with process.stdout as output:
-        lines = []
-        for line in output:
-            lines.append(line)
-            if line.startswith("# Volumes"):
-                break
-        exports = dict(
-            line.removeprefix("export ").strip().split("=", 1)
-            for line in lines
-            if line.startswith("export ")
-        )
-        code = "from leptonai.api.v2.client import APIClient; print(APIClient().job.list_all())"
+    try:
+        exports = _exports(process)
+        code = """
+import sys
+from tests.emulators.test_lepton import create, wait
+create("sleep 600", sys.argv[1])
+print(wait(sys.argv[1], until=lambda state: state == "Running")[-1])
+"""
         done = subprocess.run(
-            [sys.executable, "-c", code],
+            [sys.executable, "-c", code, name],
+            cwd=ROOT,
             env={**os.environ, **exports},
             capture_output=True,
             text=True,
             check=True,
         )
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
-    assert done.stdout.strip() == "[]"
+        process.send_signal(number)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.communicate()
+    assert done.stdout == "Running\n"
+    assert processes_with(f"LEPTON_JOB_NAME={name}") == []
+
+
+def _exports(process: subprocess.Popen[str]) -> dict[str, str]:
+    """Return the variables that it tells to set, once it is up."""
+    assert process.stdout is not None
+    exports = {}
+    for line in process.stdout:
+        if line.startswith("export "):
+            variable, _, value = line.removeprefix("export ").strip().partition("=")
+            exports[variable] = value
+        elif line.startswith("# Volumes"):
+            return exports
+    raise AssertionError(f"it has ended with {process.wait()}")

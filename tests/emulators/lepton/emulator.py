@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.emulators.faults import Faults
 from tests.emulators.http import Refused, Request, Response, Routes, Server
+from tests.emulators.lepton import storage
 from tests.emulators.lepton.jobs import ENDED, Job, Pace, Replica
 from tests.emulators.processes import ContainerSpec, Line
 
@@ -198,7 +199,7 @@ class LeptonEmulator:
             env[variable["name"]] = value
         mounts = {}
         for mount in job.spec.get("mounts") or ():
-            path = self.volume(mount.get("from") or "default") / mount["path"].lstrip("/")
+            path = self.volume(mount.get("from") or storage.NAME) / mount["path"].lstrip("/")
             path.mkdir(parents=True, exist_ok=True)
             mounts[mount["mount_path"]] = path
         return ContainerSpec(
@@ -256,6 +257,34 @@ def create_secrets(emulator: LeptonEmulator, request: Request) -> Any:
     for item in request.json:
         emulator.secrets[item["name"]] = item["value"]
     return {}
+
+
+@_ROUTES.on("DELETE", "/usersecrets/{name}")
+def delete_secret(emulator: LeptonEmulator, request: Request, name: str) -> Any:
+    if emulator.secrets.pop(name, None) is None:
+        raise Refused(404, f"secret {name!r} not found")
+    return {}
+
+
+@_ROUTES.on("GET", "/storage")
+def file_systems(emulator: LeptonEmulator, request: Request) -> Any:
+    return [storage.described(emulator.volume(storage.NAME))]
+
+
+@_ROUTES.on("GET", "/storage/du")
+def storage_usage(emulator: LeptonEmulator, request: Request) -> Any:
+    return storage.described(emulator.volume(storage.NAME))
+
+
+@_ROUTES.on("GET", "/storage/{system}{path*}")
+@_ROUTES.on("HEAD", "/storage/{system}{path*}")
+@_ROUTES.on("POST", "/storage/{system}{path*}")
+@_ROUTES.on("PUT", "/storage/{system}{path*}")
+@_ROUTES.on("DELETE", "/storage/{system}{path*}")
+def stored_file(emulator: LeptonEmulator, request: Request, system: str, path: str) -> Any:
+    if system != storage.NAME:
+        raise Refused(404, f"file system {system!r} not found")
+    return storage.answer(emulator.volume(system), request, path)
 
 
 @_ROUTES.on("POST", "/jobs")
