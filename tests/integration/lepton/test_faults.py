@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -339,6 +340,36 @@ class TestFollowing:
         app_id = cluster.schedule("echo one; echo two")
         emulator.faults.add(Fault(delay_s=0.5))
         assert cluster.lines(app_id, should_tail=True) == ["one\n", "two\n"]
+
+
+@pytest.mark.timeout(400)
+def test_a_minute_without_lepton_in_the_middle_of_everything(
+    cluster: LeptonCluster, emulator: LeptonEmulator
+) -> None:
+    cluster.poll_s = 0.5
+    count = "i=0; until test -e /volume/go; do echo $((i += 1)); sleep 0.5; done; echo last; exit 7"
+    running = cluster.schedule(count, name="running")
+    emulator.faults.add(Fault(path="/log$", cut_after=30))  # so that streams are asked for anew
+    cluster.wait_for_line(running, "1\n")
+    outage = Fault(status=503)
+    with ThreadPoolExecutor() as threads:
+        log = threads.submit(cluster.lines, running, should_tail=True)
+        end = threads.submit(cluster.wait, running, timeout_s=300)
+        with emulator.held():
+            app_id = threads.submit(cluster.schedule, "exit 3", name="submitted")
+            _wait(lambda: sum(name.startswith("data-mover") for name in emulator.jobs) == 2)
+            with emulator.faults.on(outage):
+                time.sleep(60)
+        (emulator.volume("node-nfs:shared") / "go").touch()
+        *numbers, last = log.result()
+        ended = end.result()
+        submitted = cluster.wait(app_id.result())
+    assert outage.met > 10
+    assert [int(number) for number in numbers] == list(range(1, len(numbers) + 1))
+    assert last == "last\n"
+    assert (ended.state, ended.exit_code) == (AppState.FAILED, 7)
+    assert (submitted.state, submitted.exit_code) == (AppState.FAILED, 3)
+    assert len(jobs(emulator)) == 2
 
 
 def test_giving_up_says_what_was_in_the_way(
