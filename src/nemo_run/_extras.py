@@ -12,11 +12,11 @@ def require(module: str, *, extra: str, needed_by: str) -> ModuleType:
     """Import ``module``, which ``nemo_run[extra]`` installs, on behalf of ``needed_by``.
 
     Raises:
-        MissingDependencyError: it is not installed, or this version has no such module.
+        MissingDependencyError: it is not installed, or broken, or this version has no such module.
     """
     try:
         return import_module(module)
-    except ImportError as err:
+    except Exception as err:  # beside what it depends on it may fail in any way
         package = module.partition(".")[0]
         missing = isinstance(err, ModuleNotFoundError) and err.name == package
         why = "is not installed" if missing else f"cannot be used ({err})"

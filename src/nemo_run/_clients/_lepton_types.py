@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from nemo_run._extras import require
-from nemo_run.exceptions import ConfigError
+from nemo_run.exceptions import ConfigError, MissingDependencyError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +85,14 @@ def check_spec(spec: Mapping[str, Any]) -> None:
 
 def vendor_types(name: str) -> ModuleType:
     """Return the vendor's module of that name, of whichever generation is installed."""
+    newer, older = f"leptonai.api.v2.types.{name}", f"leptonai.api.v1.types.{name}"
     try:
-        return import_module(f"leptonai.api.v2.types.{name}")
-    except ImportError:
-        return require(f"leptonai.api.v1.types.{name}", extra="lepton", needed_by="LeptonExecutor")
+        return require(newer, extra="lepton", needed_by="LeptonExecutor")
+    except MissingDependencyError as err:
+        why = err.__cause__
+        if isinstance(why, ModuleNotFoundError) and why.name and newer.startswith(why.name):
+            return require(older, extra="lepton", needed_by="LeptonExecutor")
+        raise
 
 
 def parse_job(job: Any) -> Job:
