@@ -135,6 +135,18 @@ class TestLogs:
         cluster.wait(app_id)
         assert cluster.lines(app_id) == [f"{n}\n" for n in range(1, 12001)]
 
+    def test_the_store_is_asked_only_for_the_time_of_the_job(
+        self, cluster: LeptonCluster, emulator: LeptonEmulator
+    ) -> None:
+        day_ns = 24 * 3600 * 10**9
+        earliest_ns = time.time_ns() - day_ns
+        app_id = cluster.schedule("echo hi; exit 2")
+        assert cluster.wait(app_id).exit_code == 2
+        assert cluster.lines(app_id) == ["hi\n"]
+        asked = [int(r.query["start"]) for r in emulator.server.requests("GET", ".*/logs")]
+        assert asked
+        assert min(asked) > earliest_ns
+
     def test_scripts_for_0_12_can_print_them(
         self, cluster: LeptonCluster, capsys: pytest.CaptureFixture[str]
     ) -> None:

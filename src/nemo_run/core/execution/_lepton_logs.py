@@ -102,11 +102,10 @@ class JobLog:
 
     def _news(self, job: Job, replica: Replica) -> list[LogLine]:
         place = self._places.setdefault(replica.id, _Place())
-        # Clocks differ, so the log may be older than the job.
-        start_ns = place.stored_ns + 1
-        if place.stored_ns == 0 and job.created_at is not None:
-            start_ns = int(job.created_at * 1e9) - 3600 * 10**9
-        found = self._client.log(self._job_id, replica.id, start_ns=start_ns, end_ns=time.time_ns())
+        start_ns = place.stored_ns + 1 if place.stored_ns else first_ns(job)
+        # Clocks differ: what was stored last may be from a time that is yet to come here.
+        end_ns = max(time.time_ns(), start_ns + 1)
+        found = self._client.log(self._job_id, replica.id, start_ns=start_ns, end_ns=end_ns)
         if not found:
             return []
         news = found[max(place.read - place.stored, 0) :]
@@ -143,6 +142,13 @@ class JobLog:
             yield text
 
 
+def first_ns(job: Job) -> int:
+    """Return a time before which the job cannot have written anything."""
+    # Clocks differ, so the log may be older than the job. From the beginning of time on, where
+    # nothing is known, is more than a log store may want to be asked for.
+    return 1 if job.created_at is None else int(job.created_at * 1e9) - 3600 * 10**9
+
+
 def exit_code(client: Lepton, job: Job) -> int | None:
     """Return the code of the replica that failed first at the last attempt, where logs tell.
 
@@ -153,7 +159,9 @@ def exit_code(client: Lepton, job: Job) -> int | None:
     while True:
         # Whether the server takes these words as they are is not documented.
         for text in (mark.words, ""):
-            lines = client.log_page(job.id, start_ns=1, end_ns=time.time_ns(), text=text)
+            lines = client.log_page(
+                job.id, start_ns=first_ns(job), end_ns=time.time_ns(), text=text
+            )
             ends = [end for line in lines if (end := mark.end(line.text)) is not None]
             last = max((attempt for attempt, _ in ends), default=-1)
             failures = [code for attempt, code in ends if attempt == last and code]

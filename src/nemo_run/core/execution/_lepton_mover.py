@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_run._clients.lepton import Job, Lepton
+from nemo_run.core.execution._lepton_logs import first_ns
 from nemo_run.core.execution._lepton_script import job_name
 from nemo_run.exceptions import (
     BackendError,
@@ -223,11 +224,11 @@ class _Mover:
 
     def _said(self) -> str:
         try:
+            since_ns = first_ns(self._client.job(self._id))
             lines = [
                 line.text
-                for replica in self._client.replicas(self._id)
                 for line in self._client.log_page(
-                    self._id, replica.id, start_ns=1, end_ns=time.time_ns()
+                    self._id, start_ns=since_ns, end_ns=time.time_ns()
                 )
             ]
             lines += self._client.events(self._id)
