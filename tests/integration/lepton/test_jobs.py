@@ -16,8 +16,14 @@ from tests.integration.lepton.requests import sent
 from torchx.specs import AppState
 
 import nemo_run as run
+from nemo_run.exceptions import JobNotFoundError
 
 pytestmark = pytest.mark.slow
+
+
+def lose(emulator: LeptonEmulator, app_id: str) -> None:
+    """Leave no trace of a job, as a workspace would that was made anew."""
+    emulator.jobs.pop(app_id.rpartition("___")[2]).close()
 
 
 class TestNodes:
@@ -117,6 +123,32 @@ class TestStates:
         cluster.wait(app_id)
         url = cluster.scheduler.describe(app_id).ui_url
         assert url.endswith(f"/compute/jobs/detail/{app_id.rpartition('___')[2]}/replicas/list")
+
+
+class TestJobsThatAreLost:
+    def test_one_that_the_workspace_does_not_have_can_be_cancelled(
+        self, cluster: LeptonCluster, emulator: LeptonEmulator
+    ) -> None:
+        app_id = cluster.schedule("sleep 60")
+        lose(emulator, app_id)
+        status = cluster.status(app_id)
+        assert status is not None
+        assert status.state is AppState.UNKNOWN
+        cluster.cancel(app_id)
+        assert cluster.wait(app_id).state is AppState.CANCELLED
+
+    def test_one_of_another_workspace_is_left_alone(
+        self, cluster: LeptonCluster, emulator: LeptonEmulator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        app_id = cluster.schedule("sleep 60")
+        lose(emulator, app_id)
+        monkeypatch.setenv("LEPTON_WORKSPACE_ID", "ws2")
+        with pytest.raises(JobNotFoundError, match="'ws1', and this is 'ws2'"):
+            cluster.cancel(app_id)
+        status = cluster.status(app_id)
+        assert status is not None
+        assert status.state is AppState.UNKNOWN
+        assert "'ws1', and this is 'ws2'" in status.message
 
 
 class TestLogs:

@@ -112,7 +112,8 @@ class LeptonScheduler(
     def __init__(self, session_name: str) -> None:
         super().__init__("lepton", session_name)
         self._connection: Lepton | None = None
-        self._deleted: set[str] = set()
+        # Jobs that were to be ended, and that the workspace does not have any more.
+        self._gone: set[str] = set()
 
     @property
     def _client(self) -> Lepton:
@@ -179,8 +180,11 @@ class LeptonScheduler(
         try:
             found = self._client.find_job(job_id)
         except BackendUnavailableError:
-            return JobRef(native_id=job_id)  # it may be there
-        return None if found is None else JobRef(native_id=found.id)
+            return self._ref_of(job_id)  # it may be there
+        return None if found is None else self._ref_of(found.id)
+
+    def _ref_of(self, job_id: str) -> JobRef:
+        return JobRef(native_id=job_id, where={"workspace": self._client.workspace})
 
     def _legacy_record(self, app_id: str) -> JobRecord | None:
         return _legacy.find_cloud_job(_index(), app_id, self._scheduler_name())
@@ -192,7 +196,7 @@ class LeptonScheduler(
             job = request.executor.submit(request.name, request.cmd, environment, tag=tag)
         except TimeoutError as err:
             raise SubmitError(str(err), backend=self.backend, operation="submit") from err
-        ref = JobRef(native_id=job.id)
+        ref = self._ref_of(job.id)
         record = self._find(self._planned_id(request))
         if record is not None and record.is_terminal:
             # While files were moved there was no job yet that could have been stopped.
@@ -208,7 +212,8 @@ class LeptonScheduler(
         try:
             job = self._client.job(ref.native_id)
         except JobNotFoundError:
-            if ref.native_id in self._deleted:  # older clients cannot ask for the archive
+            self._check_workspace(ref)
+            if ref.native_id in self._gone:
                 return JobStatus(state=AppState.CANCELLED)
             raise
         state, message = _outcome(job)
@@ -246,7 +251,7 @@ class LeptonScheduler(
 
     def _kill(self, ref: JobRef) -> None:
         self._end_job(ref, lambda: self._client.delete_job(ref.native_id))
-        self._deleted.add(ref.native_id)
+        self._gone.add(ref.native_id)
 
     def _end_job(self, ref: JobRef, ask: Callable[[], object]) -> None:
         """Ask until the workspace has heard it, and wait until nothing runs any more."""
@@ -269,7 +274,19 @@ class LeptonScheduler(
                 time.sleep(pause_s)
                 pause_s = min(pause_s * 1.5, 5)
         except JobNotFoundError:
-            return
+            self._check_workspace(ref)
+            if ref.where.get("workspace"):
+                self._gone.add(ref.native_id)
+
+    def _check_workspace(self, ref: JobRef) -> None:
+        """Raise JobNotFoundError for a job that another workspace may well have."""
+        there, here = ref.where.get("workspace"), self._client.workspace
+        if there and there != here:
+            raise JobNotFoundError(
+                f"Job {ref.native_id} was submitted to Lepton workspace {there!r}, and this is "
+                f"{here!r}. Log in to the other one with 'lep login'.",
+                backend=self.backend,
+            )
 
     def _lines(self, ref: JobRef, query: LogQuery) -> Iterator[str]:
         lines = JobLog(self._client, ref.native_id, query.replica)
