@@ -6,6 +6,7 @@ Workspace and token come from its login state or its environment variables. TLS 
 from __future__ import annotations
 
 import codecs
+import json
 import logging
 import re
 import time
@@ -331,19 +332,30 @@ def _refuse(
 ) -> NoReturn:
     """Raise what the status of an answer means."""
     said: dict[str, str] = {"backend": BACKEND, "operation": operation, "detail": detail}
+    why = _message(detail)
     if status == 429 or status >= 500:
-        raise BackendUnavailableError(f"Lepton answers {status}: {detail}", **said) from cause
+        raise BackendUnavailableError(f"Lepton answers {status}: {why}", **said) from cause
     if status in (401, 403):
         raise AuthenticationError(
-            f"Lepton does not accept the token (it answers {status}): {detail}. It may have "
+            f"Lepton does not accept the token (it answers {status}): {why}. It may have "
             "expired: log in again with 'lep login', or set LEPTON_WORKSPACE_TOKEN.",
             **said,
         ) from cause
     if status == 404:
-        raise JobNotFoundError(f"Lepton does not know it: {detail}", **said) from cause
+        raise JobNotFoundError(f"Lepton does not know it: {why}", **said) from cause
     if status == 409:
-        raise _ConflictError(f"Lepton has one already: {detail}", **said) from cause
-    raise BackendError(f"Lepton refused (it answers {status}): {detail}", **said) from cause
+        raise _ConflictError(f"Lepton has one already: {why}", **said) from cause
+    raise BackendError(f"Lepton refused (it answers {status}): {why}", **said) from cause
+
+
+def _message(detail: str) -> str:
+    """Return what an answer says to people, or all of it where that cannot be told."""
+    try:
+        answer = json.loads(detail)
+    except ValueError:
+        return detail
+    message = answer.get("message") if isinstance(answer, dict) else None
+    return message if isinstance(message, str) and message else detail
 
 
 def _network_errors() -> tuple[type[Exception], ...]:

@@ -157,7 +157,7 @@ class TestWrongSettings:
     def test_a_secret_that_is_not_there_is_named(
         self, cluster: LeptonCluster, emulator: LeptonEmulator
     ) -> None:
-        with pytest.raises(SubmitError, match="no-such-secret"):
+        with pytest.raises(SubmitError, match=r"answers 400\): secret 'no-such-secret' not found$"):
             cluster.schedule(["true"], secret_vars={"TOKEN": "no-such-secret"})
         ((_, state),) = cluster.listed().items()
         assert state is AppState.FAILED
