@@ -202,6 +202,7 @@ class TestAsking:
         end = cluster.wait(app_id)
         assert (end.state, end.exit_code) == (AppState.FAILED, 2)
 
+    @pytest.mark.timeout(300)
     def test_who_waits_goes_on_when_somebody_has_logged_in_again(
         self, cluster: LeptonCluster, emulator: LeptonEmulator, tmp_path: Path
     ) -> None:
@@ -225,10 +226,11 @@ class TestAsking:
     def test_a_token_that_expires_while_a_log_is_followed_is_named(
         self, cluster: LeptonCluster, emulator: LeptonEmulator
     ) -> None:
-        app_id = cluster.schedule(COUNT)
+        app_id = cluster.schedule(f"{COUNT}; until test -e /volume/go; do sleep 0.1; done")
         lines = iter(cluster.scheduler.log_iter(app_id, "job", should_tail=True))
         next(lines)
         del emulator.users[TOKEN]
+        (emulator.volume("node-nfs:shared") / "go").touch()
         with pytest.raises(AuthenticationError, match="lep login"):
             list(lines)
         emulator.users[TOKEN] = "me@example.com"
@@ -298,7 +300,7 @@ class TestFollowing:
         self, cluster: LeptonCluster, emulator: LeptonEmulator
     ) -> None:
         fault = emulator.faults.add(Fault(path="/log$", cut_after=100, times=4))
-        app_id = cluster.schedule(COUNT)
+        app_id = cluster.schedule(COUNT.replace("0.05", "0.2"))
         assert cluster.lines(app_id, should_tail=True) == LINES
         assert fault.met > 0
 
