@@ -215,11 +215,14 @@ class Kube:
 
 
 def _next_message(connection: WebSocket, sender: threading.Thread) -> bytes | None:
-    # A command that reads may say nothing for as long as we send.
-    while not connection.wait(_SILENCE_S):
-        if not sender.is_alive():
-            raise TimeoutError(f"nothing came for {_SILENCE_S:.0f} s")
-    return connection.receive()
+    while True:
+        # A command that reads may say nothing for as long as we send.
+        while not connection.wait(_SILENCE_S):
+            if not sender.is_alive():
+                raise TimeoutError(f"nothing came for {_SILENCE_S:.0f} s")
+        message = connection.receive()
+        if message != b"":
+            return message
 
 
 def _send(connection: WebSocket, stdin: Iterable[bytes]) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import select
-import socket
-import ssl
 import struct
 from collections.abc import Mapping
-from contextlib import suppress
 from urllib.parse import urlsplit
+
+from nemo_run._clients.wire import Wire
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
@@ -31,7 +29,7 @@ class HandshakeError(Exception):
 
 
 class WebSocket:
-    """A connection. What goes wrong with it is an OSError."""
+    """A connection; one thread may send while another receives. What goes wrong is an OSError."""
 
     def __init__(
         self, url: str, *, protocol: str, headers: Mapping[str, str], timeout_s: float
@@ -42,37 +40,31 @@ class WebSocket:
             HandshakeError: the server answered otherwise.
         """
         parts = urlsplit(url)
-        secure = parts.scheme == "https"
-        address = (parts.hostname or "", parts.port or (443 if secure else 80))
-        self._socket = socket.create_connection(address, timeout_s)
+        self._wire = Wire(url, timeout_s=timeout_s)
         try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if secure:
-                self._socket = _tls().wrap_socket(self._socket, server_hostname=address[0])
             self._unread = bytearray()
             self._shake_hands(parts.netloc, f"{parts.path}?{parts.query}", protocol, headers)
         except BaseException:
-            self._socket.close()
+            self._wire.close()
             raise
 
     def close(self) -> None:
         """End the connection; a call that waits on it in another thread fails."""
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        self._wire.close()
 
     def wait(self, timeout_s: float) -> bool:
         """Tell whether something comes within that time."""
-        if self._unread or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
-            return True
-        return bool(select.select([self._socket], [], [], timeout_s)[0])
+        return bool(self._unread) or self._wire.wait(timeout_s)
 
     def send(self, data: bytes) -> None:
         """Send one message."""
-        self._frame(_BINARY, data)
+        self._wire.send(_frame(_BINARY, data))
 
     def receive(self) -> bytes | None:
-        """Return the next message, None when the server is done."""
+        """Return the next message, None when the server is done.
+
+        It is empty where the server only asks whether we are there.
+        """
         message = b""
         while True:
             first, second = self._read(2)
@@ -86,7 +78,9 @@ class WebSocket:
             if kind == _CLOSE:
                 return None
             if kind == _PING:
-                self._frame(_PONG, data)
+                self._wire.post(_frame(_PONG, data))
+                if not message:
+                    return message
             elif kind in (_CONTINUATION, _TEXT, _BINARY):
                 message += data
                 if first & 0x80:
@@ -106,7 +100,7 @@ class WebSocket:
             f"Sec-WebSocket-Protocol: {protocol}",
             *(f"{name}: {value}" for name, value in headers.items()),
         ]
-        self._socket.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
+        self._wire.send("\r\n".join([*lines, "", ""]).encode("ascii"))
         status, answer = self._head()
         if status != 101:
             length = int(answer.get("content-length", 0))
@@ -143,21 +137,22 @@ class WebSocket:
         return data
 
     def _fill(self) -> None:
-        data = self._socket.recv(1 << 16)
+        data = self._wire.receive()
         if not data:
             raise ConnectionError("the connection was closed")
         self._unread += data
 
-    def _frame(self, kind: int, data: bytes) -> None:
-        head = bytes([0x80 | kind])
-        if len(data) < 126:
-            head += bytes([0x80 | len(data)])
-        elif len(data) < 1 << 16:
-            head += struct.pack("!BH", 0x80 | 126, len(data))
-        else:
-            head += struct.pack("!BQ", 0x80 | 127, len(data))
-        mask = os.urandom(4)
-        self._socket.sendall(head + mask + _masked(data, mask))
+
+def _frame(kind: int, data: bytes) -> bytes:
+    head = bytes([0x80 | kind])
+    if len(data) < 126:
+        head += bytes([0x80 | len(data)])
+    elif len(data) < 1 << 16:
+        head += struct.pack("!BH", 0x80 | 126, len(data))
+    else:
+        head += struct.pack("!BQ", 0x80 | 127, len(data))
+    mask = os.urandom(4)
+    return head + mask + _masked(data, mask)
 
 
 def _masked(data: bytes, mask: bytes) -> bytes:
@@ -165,8 +160,3 @@ def _masked(data: bytes, mask: bytes) -> bytes:
     repeated = (mask * (len(data) // 4 + 1))[: len(data)]
     number = int.from_bytes(data, "big") ^ int.from_bytes(repeated, "big")
     return number.to_bytes(len(data), "big")
-
-
-def _tls() -> ssl.SSLContext:
-    # The variable that the requests package looks at, so that one setting serves all calls.
-    return ssl.create_default_context(cafile=os.environ.get("REQUESTS_CA_BUNDLE"))

@@ -19,6 +19,7 @@ from tests.emulators.processes import PATH, Container
 PROTOCOL = "v4.channel.k8s.io"
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _STDIN, _STDOUT, _STDERR, _STATUS = range(4)
+_BINARY, _CLOSE, _PING, _PONG = 2, 8, 9, 10
 
 
 def answer(request: Request, container: Container, argv: Sequence[str]) -> Response:
@@ -62,6 +63,8 @@ class _Session:
         for reader in readers:
             reader.start()
         threading.Thread(target=self._feed, daemon=True).start()
+        with contextlib.suppress(OSError):
+            self._frame(_PING, b"still there?")  # as what is between us and a server may
         code = process.wait()
         for reader in readers:
             reader.join()
@@ -74,7 +77,7 @@ class _Session:
             }
         with contextlib.suppress(OSError):
             self._send(bytes([_STATUS]) + json.dumps(status).encode())
-            self._frame(8, b"")
+            self._frame(_CLOSE, b"")
 
     def _copy(self, channel: int, stream) -> None:
         with stream, contextlib.suppress(OSError):
@@ -100,7 +103,7 @@ class _Session:
                 stdin.close()
 
     def _send(self, data: bytes) -> None:
-        self._frame(2, data)
+        self._frame(_BINARY, data)
 
     def _frame(self, kind: int, data: bytes) -> None:
         head = bytes([0x80 | kind])
@@ -123,11 +126,12 @@ class _Session:
         assert second & 0x80, "clients mask what they send"
         mask = self._read(4)
         data = self._read(length)
-        if first & 0x0F == 8:
+        if first & 0x0F == _CLOSE:
             return None
         repeated = (mask * (length // 4 + 1))[:length]
         number = int.from_bytes(data, "big") ^ int.from_bytes(repeated, "big")
-        return number.to_bytes(length, "big")
+        # An answer to a ping is nothing that the command is sent.
+        return b"" if first & 0x0F == _PONG else number.to_bytes(length, "big")
 
     def _read(self, count: int) -> bytes:
         parts = []
