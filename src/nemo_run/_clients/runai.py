@@ -17,6 +17,7 @@ from nemo_run.exceptions import (
     AuthenticationError,
     BackendError,
     BackendUnavailableError,
+    ConnectionLostError,
     JobNotFoundError,
 )
 
@@ -195,6 +196,10 @@ class RunAI:
 
         A create whose answer was lost is not repeated blindly: names are unique in a project, so
         it is looked up, and repeating it can only be refused.
+
+        Raises:
+            ConnectionLostError: it may have been created, and nobody can say.
+            BackendUnavailableError: it was not.
         """
         deadline = time.monotonic() + patience_s
         while True:
@@ -202,13 +207,27 @@ class RunAI:
                 return self.create(kind, body)
             except (BackendUnavailableError, Conflict) as err:
                 left_s = deadline - time.monotonic()
-                found = self.find(body["name"], body["projectId"], patience_s=max(left_s, 1))
+                found = self._settled(body, err, patience_s=max(left_s, 1))
                 if found is not None:
                     return found
                 if left_s < 0:
                     raise
                 log.info("%s: %s; trying again", body["name"], err)
                 time.sleep(1.0)
+
+    def _settled(
+        self, body: Mapping[str, Any], lost: BackendError, *, patience_s: float
+    ) -> Workload | None:
+        """Return what came of a create that went wrong; None where nothing did."""
+        try:
+            return self.find(body["name"], body["projectId"], patience_s=patience_s)
+        except BackendUnavailableError as err:
+            raise ConnectionLostError(
+                f"It is not known whether workload {body['name']} was created: {lost}",
+                backend=BACKEND,
+                operation="create",
+                detail=lost.detail,
+            ) from err
 
     def get(self, kind: Kind, workload_id: str) -> Workload:
         """Return a workload.

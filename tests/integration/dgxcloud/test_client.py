@@ -14,7 +14,12 @@ from tests.emulators.runai.emulator import CLUSTER_ID
 from nemo_run._clients.http import Conflict
 from nemo_run._clients.kube import CommandError, Kube
 from nemo_run._clients.runai import RunAI, _expiry
-from nemo_run.exceptions import AuthenticationError, BackendUnavailableError, JobNotFoundError
+from nemo_run.exceptions import (
+    AuthenticationError,
+    BackendUnavailableError,
+    ConnectionLostError,
+    JobNotFoundError,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -122,9 +127,20 @@ class TestWorkloads:
 
     def test_trying_to_create_has_an_end(self, client: RunAI, emulator: RunaiEmulator) -> None:
         emulator.faults.add(Fault(method="POST", path="/trainings$", status=503))
-        with pytest.raises(BackendUnavailableError):
+        with pytest.raises(BackendUnavailableError) as caught:
             client.create_named("trainings", body("once"), patience_s=0.5)
+        assert not isinstance(caught.value, ConnectionLostError)
         assert emulator.workloads == {}
+
+    def test_a_create_of_which_nobody_can_say_what_came_is_told_as_that(
+        self, client: RunAI, emulator: RunaiEmulator
+    ) -> None:
+        emulator.faults.add(Fault(method="POST", path="/trainings$", handled=True, drop=True))
+        emulator.faults.add(Fault(method="GET", path="/workloads$", status=503))
+        with pytest.raises(ConnectionLostError, match="not known whether workload once"):
+            client.create_named("trainings", body("once"), patience_s=0.5)
+        emulator.faults.clear()
+        assert client.find("once", "28") is not None
 
     def test_what_is_gone_may_be_deleted_again(self, client: RunAI) -> None:
         client.delete("trainings", "nonsense")

@@ -18,7 +18,7 @@ from tests.emulators.runai import RunaiEmulator
 from torchx.specs import AppState
 
 import nemo_run as run
-from nemo_run.exceptions import SubmitError
+from nemo_run.exceptions import ConnectionLostError, SubmitError
 
 pytestmark = pytest.mark.slow
 
@@ -132,6 +132,34 @@ def forget_the_answer(cluster: DGXCloudCluster, app_id: str) -> None:
     path = store.path(app_id, "dgx_cloud")
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "ref": None, "state": "UNSUBMITTED"}))
+
+
+def test_a_job_of_which_nobody_could_say_that_it_was_created_is_found_later(
+    cluster: DGXCloudCluster, emulator: RunaiEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.wait(cluster.schedule("true", name="first"))  # leaves the mover running
+    planned = cluster.plan("echo once")
+    emulator.faults.add(Fault(method="POST", path=TRAININGS, handled=True, delay_s=100))
+
+    def cut() -> None:
+        until(lambda: len(emulator.jobs()) == 2, timeout_s=100 * 60)
+        emulator.server.stop()
+
+    thread = threading.Thread(target=cut)
+    now = time.monotonic
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: now() * 60)  # a second is a minute
+        thread.start()
+        with pytest.raises(ConnectionLostError, match="not known whether"):
+            cluster.scheduler.schedule(planned)
+        thread.join()
+    emulator.faults.clear()
+    emulator.server.start()
+    app_id = cluster.scheduler.submitted(planned)
+    assert app_id is not None
+    assert cluster.wait(app_id).state is AppState.SUCCEEDED
+    assert cluster.scheduler.schedule(planned) == app_id
+    assert len(emulator.jobs()) == 2
 
 
 class TestCancelledWhileLaunching:
