@@ -163,7 +163,8 @@ class RunAI:
         except BackendError as err:
             raise AuthenticationError(
                 f"Run:ai gave no token to client {self._client_id!r}: {err.detail}. "
-                "Check client_id and client_secret.",
+                f"Check client_id and client_secret, and that base_url, {self._open.url}, is that "
+                "of the API: it ends in /api/v1.",
                 backend=BACKEND,
                 operation="token",
                 detail=err.detail,

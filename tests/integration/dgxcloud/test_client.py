@@ -89,6 +89,14 @@ class TestTokens:
         assert CLIENT_ID in str(caught.value)
         assert "my-wrong-secret" not in str(caught.value)
 
+    @pytest.mark.parametrize("path", ["", "/api"])
+    def test_an_address_that_is_not_that_of_the_api_is_told(
+        self, emulator: RunaiEmulator, path: str
+    ) -> None:
+        client = RunAI(emulator.kube_url + path, CLIENT_ID, lambda: CLIENT_SECRET)
+        with pytest.raises(AuthenticationError, match=r"base_url, http://.*, is that of the API"):
+            client.token()
+
     def test_the_time_is_taken_from_the_answer_the_token_or_a_guess(self) -> None:
         claims = base64.urlsafe_b64encode(json.dumps({"exp": 2000}).encode()).decode().rstrip("=")
         assert _expiry("opaque", 60, now=1000) == 1060
