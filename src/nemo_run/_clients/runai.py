@@ -285,13 +285,19 @@ class RunAI:
         path = f"/workloads/{kind}/{workload_id}/suspend"
         try:
             self._http.json("POST", path)
-        except JobNotFoundError:
-            raise
         except BackendError as err:
-            # Control planes of the time of NeMo Run 0.12 knew it as a GET.
-            if not err.detail.startswith("405"):
+            if not err.detail.startswith(("404", "405")):
                 raise
+            self._suspend_as_before(path, err)
+
+    def _suspend_as_before(self, path: str, refusal: BackendError) -> None:
+        """Control planes of the time of NeMo Run 0.12 knew it as a GET, and nothing else."""
+        try:
             self._http.json("GET", path)
+        except BackendUnavailableError:
+            raise
+        except BackendError:
+            raise refusal from None
 
     def resume(self, kind: Kind, workload_id: str) -> None:
         """Start a suspended workload again."""

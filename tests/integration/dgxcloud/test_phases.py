@@ -7,6 +7,7 @@ import time
 
 import pytest
 from tests.contract.backends import DGXCloudCluster
+from tests.emulators.faults import Fault
 from tests.emulators.runai import RunaiEmulator
 from torchx.specs import AppState
 
@@ -141,10 +142,12 @@ class TestCancelling:
         assert workload.phase == "Stopped"
         assert workload.running_pods == []
 
+    @pytest.mark.parametrize("unknown", [404, 405])
     def test_an_older_control_plane_is_asked_as_it_wants(
-        self, cluster: DGXCloudCluster, emulator: RunaiEmulator
+        self, cluster: DGXCloudCluster, emulator: RunaiEmulator, unknown: int
     ) -> None:
         emulator.old = True
+        emulator.faults.add(Fault(method="POST", path="/suspend$", status=unknown))
         app_id = cluster.schedule("sleep 60")
         cluster.cancel(app_id)
         assert cluster.wait(app_id).state is AppState.CANCELLED
