@@ -92,6 +92,18 @@ class TestCalls:
         job_id = response.json()["workloadId"]
         assert list(executor.fetch_logs(job_id, stream=True)) == ["deployed\n"]
 
+    def test_a_name_may_be_used_again(self, executor: DGXCloudExecutor) -> None:
+        executor.deploy_script_to_pvc("true", f"{executor.pvc_job_dir}/launch_script.sh")
+        token = executor.get_auth_token()
+        assert token
+        project_id, cluster_id = executor.get_project_and_cluster_id(token)
+        answers = [
+            executor.create_training_job(token, project_id or "", cluster_id or "", "job")
+            for _ in range(2)
+        ]
+        assert [answer.status_code for answer in answers] == [202, 202]
+        assert len({answer.json()["name"] for answer in answers}) == 2
+
     def test_a_refusal_is_returned_as_it_is(
         self, executor: DGXCloudExecutor, emulator: RunaiEmulator
     ) -> None:

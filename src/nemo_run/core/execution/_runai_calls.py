@@ -52,6 +52,7 @@ def create_training_job(
     executor.check()
     site = replace(jobs.site_of(executor), project_id=project_id, cluster_id=cluster_id)
     body = jobs.payload(executor, site, name=name[:MAX_NAME], tag=new_tag())
+    body["useGivenNameAsPrefix"] = True  # the caller may use a name more than once
     body["spec"]["command"] = f"/bin/bash {executor.pvc_job_dir}/launch_script.sh"
     return site.client().post(f"/workloads/{executor._kind}", body)
 
