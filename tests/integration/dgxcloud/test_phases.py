@@ -92,6 +92,24 @@ def test_a_phase_that_is_new_to_us_is_no_failure_and_said_once(
     ]
 
 
+@pytest.mark.parametrize("phase", ["Unknown", "Hibernating"])
+def test_a_job_that_ran_is_not_put_back_by_what_says_nothing_about_it(
+    cluster: DGXCloudCluster, emulator: RunaiEmulator, phase: str
+) -> None:
+    app_id = cluster.schedule("echo up; sleep 60")
+    cluster.wait_for_line(app_id, "up\n")
+    deadline = time.monotonic() + 30
+    while cluster.scheduler.describe(app_id).state is not AppState.RUNNING:
+        assert time.monotonic() < deadline
+    (workload,) = emulator.jobs()
+    emulator.say_phase(workload.id, phase)
+    described = cluster.scheduler.describe(app_id)
+    assert (described.state, "cannot tell" in described.msg) == (AppState.RUNNING, True)
+    emulator.phases.clear()
+    cluster.cancel(app_id)
+    assert cluster.wait(app_id).state is AppState.CANCELLED
+
+
 class TestDeleted:
     def test_a_job_whose_workload_was_deleted_was_cancelled(
         self, cluster: DGXCloudCluster, emulator: RunaiEmulator

@@ -70,9 +70,12 @@ DGX_STATES: dict[DGXCloudState, AppState] = {
     DGXCloudState.DEGRADED: AppState.FAILED,
     DGXCloudState.FAILED: AppState.FAILED,
     DGXCloudState.COMPLETED: AppState.SUCCEEDED,
-    # Run:ai has not heard of its cluster for a while, which says nothing about the job.
+    # Run:ai has not heard of its cluster for a while, which says nothing about the job: one that
+    # was RUNNING is so still (see `_remember`).
     DGXCloudState.UNKNOWN: AppState.PENDING,
 }
+
+UNHEARD = "Run:ai cannot tell how it is at present"
 
 
 @dataclass
@@ -191,9 +194,10 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
         phase = DGXCloudState.of(workload.phase)
         # Run:ai goes from Creating to Initializing and to Pending; as states, they do not go back.
         state = max(AppState.PENDING, DGX_STATES[phase])
+        message = workload.message if state is AppState.CANCELLED else ""
         status = JobStatus(
             state=state,
-            message=workload.message if state is AppState.CANCELLED else "",
+            message=UNHEARD if phase is DGXCloudState.UNKNOWN and workload.phase else message,
             url=f"{site.base_url}/workloads/{kind}/{workload.id}",
         )
         if state not in (AppState.SUCCEEDED, AppState.FAILED):
@@ -212,6 +216,11 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
             started_at=found.started_at,
             ended_at=found.ended_at,
         )
+
+    def _remember(self, record: JobRecord, status: JobStatus) -> JobStatus:
+        if status.message == UNHEARD and record.state == AppState.RUNNING.name:
+            status = replace(status, state=AppState.RUNNING)  # as far as anybody knows
+        return super()._remember(record, status)
 
     def _stop(self, ref: JobRef) -> None:
         site = refs.patient_site_of(ref)
