@@ -10,7 +10,8 @@ import pytest
 from tests.contract.backends import DGXCloudCluster
 from tests.emulators.faults import Fault
 from tests.emulators.runai import RunaiEmulator
-from torchx.specs import AppState
+from tests.integration.dgxcloud.settings import from_the_cluster
+from torchx.specs import AppState, is_terminal
 
 from nemo_run.exceptions import AuthenticationError, SubmitError
 
@@ -19,7 +20,11 @@ pytestmark = pytest.mark.slow
 MINUTE_S = 1.5
 """A minute, at the pace of the emulator."""
 
+LONG_S = 7.0
+"""Longer than anybody tries who only wants to look."""
+
 EXEC = r"/exec$"
+KUBERNETES = "/namespaces/"
 TRAININGS = r"/workloads/trainings$"
 
 
@@ -29,6 +34,14 @@ def for_a_minute(emulator: RunaiEmulator, fault: Fault) -> Callable[[], None]:
     timer = threading.Timer(MINUTE_S, emulator.faults.remove, [fault])
     timer.start()
     return timer.join
+
+
+def wait_for_phase(emulator: RunaiEmulator, phase: str) -> None:
+    (job,) = emulator.jobs()
+    deadline = time.monotonic() + 30
+    while job.phase != phase:
+        assert time.monotonic() < deadline, job.phase
+        time.sleep(0.02)
 
 
 class TestSubmitting:
@@ -107,6 +120,38 @@ class TestWatching:
         end = cluster.wait(app_id)
         ended()
         assert (end.state, end.exit_code) == (AppState.FAILED, 3)
+
+    def test_an_exit_code_that_the_cluster_cannot_tell_now_is_asked_for_again(
+        self, cluster: DGXCloudCluster, emulator: RunaiEmulator
+    ) -> None:
+        app_id = cluster.schedule("exit 3")
+        wait_for_phase(emulator, "Failed")
+        with emulator.faults.on(Fault(path=KUBERNETES, status=503)):
+            during = cluster.status(app_id)
+        assert during is not None
+        assert not is_terminal(during.state)
+        assert "cannot be reached" in during.message
+        end = cluster.wait(app_id)
+        assert (end.state, end.exit_code) == (AppState.FAILED, 3)
+
+    def test_an_exit_code_that_is_never_told_is_not_waited_for_for_ever(
+        self, cluster: DGXCloudCluster, emulator: RunaiEmulator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("nemo_run.core.execution._runai_jobs.EXIT_CODE_S", 0.0)
+        app_id = cluster.schedule("exit 3")
+        wait_for_phase(emulator, "Failed")
+        with emulator.faults.on(Fault(path=KUBERNETES, status=503)):
+            end = cluster.wait(app_id)
+        assert (end.state, end.exit_code) == (AppState.FAILED, None)
+
+    def test_a_success_needs_no_exit_code(
+        self, cluster: DGXCloudCluster, emulator: RunaiEmulator
+    ) -> None:
+        app_id = cluster.schedule("true")
+        wait_for_phase(emulator, "Completed")
+        with emulator.faults.on(Fault(path=KUBERNETES, status=503)):
+            end = cluster.wait(app_id)
+        assert (end.state, end.exit_code) == (AppState.SUCCEEDED, 0)
 
     def test_a_restart_changes_nothing(
         self, cluster: DGXCloudCluster, emulator: RunaiEmulator

@@ -44,6 +44,8 @@ _STAGING_HINT = (
 _PLAIN_REASONS = frozenset({"Error", "Completed"})
 """What Kubernetes says where an exit code says it all."""
 _STOPPED = frozenset({"Stopped", "Completed", "Failed"})
+EXIT_CODE_S = 180.0
+"""How long after the end of a pod its exit code is worth waiting for."""
 
 
 def site_of(executor: DGXCloudExecutor) -> Site:
@@ -187,8 +189,14 @@ class Ending:
     ended_at: float | None = None
 
 
-def ending(client: RunAI, kube: Kube, workload_id: str, *, replicas: int) -> Ending:
-    """Return what can be found out; nothing of it is worth failing for."""
+def ending(
+    client: RunAI, kube: Kube, workload_id: str, *, replicas: int, failed: bool = True
+) -> Ending:
+    """Return what can be found out, exit codes where it has ``failed``.
+
+    Raises:
+        BackendUnavailableError: more can be found out a little later.
+    """
     try:
         pods = client.pods(workload_id)
     except JobNotFoundError as err:
@@ -196,7 +204,8 @@ def ending(client: RunAI, kube: Kube, workload_id: str, *, replicas: int) -> End
         return Ending()
     # Of the last attempt, the pod that failed first: the others were ended for it.
     last = sorted(pods[-replicas:], key=lambda pod: pod.completed_at or float("inf"))
-    states = [state for state in (_pod_state(kube, pod) for pod in last) if state is not None]
+    asked = last if failed else []
+    states = [state for state in (_pod_state(kube, pod) for pod in asked) if state is not None]
     bad = next((state for state in states if state.exit_code), states[0] if states else None)
     return Ending(
         exit_code=bad.exit_code if bad else None,
@@ -211,5 +220,8 @@ def _pod_state(kube: Kube, pod: Pod) -> PodState | None:
     try:
         return kube.pod(pod.name)
     except BackendError as err:
+        age_s = float("inf") if pod.completed_at is None else time.time() - pod.completed_at
+        if isinstance(err, BackendUnavailableError) and 0 <= age_s < EXIT_CODE_S:
+            raise
         log.info("%s: its exit code is not known: %s", pod.name, err)
         return None

@@ -202,12 +202,14 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
         )
         if state not in (AppState.SUCCEEDED, AppState.FAILED):
             return status
-        found = jobs.ending(client, site.kube(), workload.id, replicas=int(ref.where["nodes"]))
+        failed = state is AppState.FAILED
+        found = jobs.ending(
+            client, site.kube(), workload.id, replicas=int(ref.where["nodes"]), failed=failed
+        )
         if phase is DGXCloudState.DEGRADED and not found.exit_code:
             return replace(
                 status, state=AppState.RUNNING, message="degraded: not all of its pods are well"
             )
-        failed = state is AppState.FAILED
         return replace(
             status,
             exit_code=found.exit_code if failed else 0,
