@@ -28,10 +28,12 @@ KUBERNETES = "/namespaces/"
 TRAININGS = r"/workloads/trainings$"
 
 
-def for_a_minute(emulator: RunaiEmulator, fault: Fault) -> Callable[[], None]:
+def for_a_minute(
+    emulator: RunaiEmulator, fault: Fault, *, seconds: float = MINUTE_S
+) -> Callable[[], None]:
     """Have a fault for a while; returns what waits for its end."""
     emulator.faults.add(fault)
-    timer = threading.Timer(MINUTE_S, emulator.faults.remove, [fault])
+    timer = threading.Timer(seconds, emulator.faults.remove, [fault])
     timer.start()
     return timer.join
 
@@ -237,6 +239,26 @@ class TestFollowing:
             for_a_minute(emulator, Fault(status=503))
 
         assert self.follow(cluster, outage) == COUNTED
+
+    def test_following_may_begin_in_an_outage(
+        self, cluster: DGXCloudCluster, emulator: RunaiEmulator
+    ) -> None:
+        app_id = cluster.schedule(COUNTING)
+        ended = for_a_minute(emulator, Fault(status=503), seconds=LONG_S)
+        assert cluster.lines(app_id, should_tail=True) == COUNTED
+        ended()
+
+    def test_what_is_read_on_the_volume_itself_is_followed_through_an_outage(
+        self, cluster: DGXCloudCluster, emulator: RunaiEmulator
+    ) -> None:
+        app_id = cluster.schedule(COUNTING, **from_the_cluster(emulator))
+        lines = []
+        for line in cluster.scheduler.log_iter(app_id, "job", should_tail=True):
+            lines.append(line)
+            if len(lines) == 5:
+                for_a_minute(emulator, Fault(status=503), seconds=LONG_S)
+        assert lines == COUNTED
+        assert cluster.wait(app_id).state is AppState.SUCCEEDED
 
     def test_a_token_that_expires_in_the_middle_loses_and_repeats_nothing(
         self, cluster: DGXCloudCluster, emulator: RunaiEmulator

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.contract.backends import DGXCloudCluster
 from tests.emulators.runai import RunaiEmulator
+from tests.integration.dgxcloud.settings import from_the_cluster
 from torchx.specs import AppState
 
 from nemo_run.core.execution.dgxcloud import DGXCloudExecutor
@@ -184,15 +185,6 @@ class TestWrittenOnce:
         after = there.stat()
         assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
         assert len(emulator.jobs()) == 1
-
-
-def from_the_cluster(emulator: RunaiEmulator) -> dict[str, Any]:
-    volume = emulator.volume("work")
-    return {
-        "launched_from_cluster": True,
-        "pvcs": [{"name": "work", "path": str(volume), "claimName": "work"}],
-        "pvc_nemo_run_dir": str(volume / "nemo_run"),
-    }
 
 
 class TestFromTheCluster:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
 from nemo_run._clients.kube import Kube, NotStartedError
 from nemo_run._clients.rfc3339 import nanoseconds
@@ -20,6 +21,8 @@ from nemo_run.exceptions import (
 )
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LAST_LINES = 1000
 _PAUSE_S = (0.1, 5.0)
@@ -51,6 +54,20 @@ class _Position:
     stamp: str = ""
     moment: int = 0
     same: int = 0
+
+
+def answer(ask: Callable[[], T], *, follow: bool) -> T:
+    """Return what ``ask`` returns; who wants to ``follow`` waits for the end of an outage."""
+    pause_s, most_s = _PAUSE_S
+    while True:
+        try:
+            return ask()
+        except BackendUnavailableError as err:
+            if not follow:
+                raise
+            log.debug("the log cannot be asked for: %s", err)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, most_s)
 
 
 def of_replica(pods: Sequence[Pod], replica: int) -> list[Pod]:
@@ -136,7 +153,11 @@ def read_files(
         start = 0
         pause_s, most_s = _PAUSE_S
         while True:
-            over = not follow or ended()
+            try:
+                over = not follow or ended()
+            except BackendUnavailableError as err:
+                log.debug("whether the job has ended cannot be asked: %s", err)
+                over = False
             for block in volume.read(directory, pattern, start):
                 start += len(block)
                 pause_s = _PAUSE_S[0]

@@ -261,13 +261,16 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
             raise UnsupportedError(
                 f"A pod has one log for both streams, so {query.stream.name} alone cannot be had."
             )
+        return self._read(ref, query)
+
+    def _read(self, ref: JobRef, query: LogQuery) -> Iterator[bytes]:
         site = refs.site_of(ref)
         if not site.project_id:  # of a job that 0.12 submitted
-            site = site.found()
+            site = logs.answer(site.found, follow=query.follow)
         client = site.client()
-        workload = refs.find_workload(client, ref)
+        workload = logs.answer(lambda: refs.find_workload(client, ref), follow=query.follow)
         if workload is None:
-            return iter(())
+            return
         where = ref.where
         window = logs.Window(since=query.since, until=query.until)
         mounted = where["mounted"] == "yes"
@@ -283,10 +286,11 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
             return refs.has_ended(client, ref)
 
         if mounted and not window:
-            return logs.read_files(
+            yield from logs.read_files(
                 volume, where["pvc_job_dir"], pattern, follow=query.follow, ended=ended
             )
-        return logs.read(
+            return
+        yield from logs.read(
             client,
             site.kube(),
             workload.id,
