@@ -11,6 +11,7 @@ import pytest
 import requests
 from tests.emulators.runai import CLIENT_ID, CLIENT_SECRET, Pace, RunaiEmulator
 from tests.emulators.runai.emulator import CLUSTER_ID
+from tests.emulators.runai.vendor import understood
 
 pytestmark = pytest.mark.slow
 
@@ -165,3 +166,78 @@ def test_a_value_is_expanded_as_kubernetes_does(user: User) -> None:
     container = workload.pods[0].container
     assert container is not None
     assert container.log.text == "1 $(C) $(A) $\n"
+
+
+class TestVendorsClient:
+    """The vendor's own client, made from the description of the API, finds what it expects."""
+
+    @pytest.fixture
+    def vendor(self, emulator: RunaiEmulator) -> Iterator[Any]:
+        from runai.api_client import ApiClient
+        from runai.configuration import Configuration
+        from runai.runai_client import RunaiClient
+
+        with ApiClient(
+            Configuration(
+                client_id=CLIENT_ID,
+                client_secret=CLIENT_SECRET,
+                runai_base_url=emulator.kube_url,
+            )
+        ) as client:
+            yield RunaiClient(client)
+
+    def wait(self, workload: Any, phase: str) -> None:
+        deadline = time.monotonic() + 20
+        while workload().data["actualPhase"] != phase:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def test_it_creates_watches_suspends_resumes_and_deletes(self, vendor: Any) -> None:
+        from runai.models.phase import Phase
+
+        (project,) = vendor.organizations.projects.get_projects(filter_by=["name==team-a"]).data[
+            "projects"
+        ]
+        request = understood(
+            "TrainingCreationRequest",
+            {
+                "name": "job",
+                "projectId": project["id"],
+                "clusterId": project["clusterId"],
+                "spec": {
+                    "command": "sleep 60",
+                    "image": "some/image",
+                    "storage": {"pvc": [{"name": "work", "path": "/data"}]},
+                },
+            },
+        )
+        trainings = vendor.workloads.trainings
+        id = understood("Training1", trainings.create_training1(request).data).workload_id
+
+        def look() -> Any:
+            return trainings.get_training(id)
+
+        self.wait(look, "Running")
+        assert understood("Training1", look().data).actual_phase is Phase.RUNNING
+        trainings.suspend_training(id)
+        self.wait(look, "Stopped")
+        trainings.resume_training(id)
+        self.wait(look, "Running")
+        trainings.delete_training(id)
+        deadline = time.monotonic() + 20
+        while not vendor.workloads.workloads.get_workloads(deleted=True).data["workloads"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def test_answers_are_as_they_are_described(self, vendor: Any, user: User) -> None:
+        id = user.create("trainings", "exit 1", spec={"backoffLimit": 0}).json()["workloadId"]
+        user.phases("trainings", id, "Failed")
+        (listed,) = vendor.workloads.workloads.get_workloads().data["workloads"]
+        assert understood("Workload", listed).phase.value == "Failed"
+        (pod,) = vendor.workloads.pods.get_workload_pods(id).data["pods"]
+        assert understood("Pod1", pod).completed_at is not None
+        events = vendor.workloads.events.get_workload_events(id).data["events"]
+        assert [understood("Event2", event).message for event in events][-1] == "a pod failed"
+        body = {"grantType": "app_token", "AppId": CLIENT_ID, "AppSecret": CLIENT_SECRET}
+        answer = requests.post(f"{user.emulator.base_url}/token", json=body, timeout=10)
+        assert understood("TokenResponse", answer.json()).expires_in == 300

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from tests.emulators.runai.vendor import not_understood
 
 from nemo_run._clients.runai import Project
 from nemo_run.core.execution import _runai_payloads as payloads
@@ -85,48 +86,20 @@ class TestJob:
         assert labels == [{"name": "nemo-run/tag", "value": "nr-0123456789abcdef0123"}]
 
 
-def holds(sent: Any, understood: Any, where: str = "body") -> list[str]:
-    """Return what was sent and not understood."""
-    if isinstance(sent, dict):
-        if not isinstance(understood, dict):
-            return [where]
-        return [
-            problem
-            for key, value in sent.items()
-            for problem in holds(value, understood.get(key), f"{where}.{key}")
-        ]
-    if isinstance(sent, list):
-        if not isinstance(understood, list) or len(sent) != len(understood):
-            return [where]
-        pairs = enumerate(zip(sent, understood, strict=True))
-        return [p for n, (a, b) in pairs for p in holds(a, b, f"{where}[{n}]")]
-    return [] if sent == understood else [where]
-
-
 @pytest.mark.slow
 class TestVendorModels:
     """`runapy` is generated from the description of Run:ai's API."""
 
     @pytest.mark.parametrize("retries", [0, 3])
     def test_a_training_is_understood(self, retries: int) -> None:
-        from runai.models.training_creation_request import TrainingCreationRequest
-
         body = job(gpus=8, retries=retries, env={"A": "1"}, custom={"priorityClass": "low"})
-        understood = TrainingCreationRequest.from_dict(body)
-        assert understood is not None
-        assert holds(body, understood.to_dict()) == []
+        assert not_understood("trainings", body) == []
 
     def test_a_distributed_workload_is_understood(self) -> None:
-        from runai.models.distributed_creation_request import DistributedCreationRequest
-
         body = job(nodes=4, gpus=8, env={"A": "1"}, custom={"security": {"runAsUid": 1000}})
-        understood = DistributedCreationRequest.from_dict(body)
-        assert understood is not None
-        assert holds(body, understood.to_dict()) == []
+        assert not_understood("distributed", body) == []
 
     def test_a_workspace_is_understood(self) -> None:
-        from runai.models.workspace_creation_request import WorkspaceCreationRequest
-
         body = payloads.mover(
             name="nemo-run-mover-1",
             project=PROJECT,
@@ -134,17 +107,10 @@ class TestVendorModels:
             security={"runAsUid": 1000},
             used="/workspace/used",
         )
-        understood = WorkspaceCreationRequest.from_dict(body)
-        assert understood is not None
-        assert holds(body, understood.to_dict()) == []
+        assert not_understood("workspaces", body) == []
 
     def test_a_word_that_run_ai_does_not_have_would_be_found(self) -> None:
-        from runai.models.training_creation_request import TrainingCreationRequest
-
-        body = job(custom={"gpus": 8})
-        understood = TrainingCreationRequest.from_dict(body)
-        assert understood is not None
-        assert holds(body, understood.to_dict()) == ["body.spec.gpus"]
+        assert not_understood("trainings", job(custom={"gpus": 8})) == ["body.spec.gpus"]
 
     def test_the_phases_are_those_of_run_ai(self) -> None:
         from runai.models.phase import Phase

@@ -34,6 +34,10 @@ _MANDATORY = {
     "workspaces": ("command", "image", "storage"),
     "distributed": ("command", "image", "storage", "distributedFramework", "numWorkers"),
 }
+_GRANTS = {
+    "client_credentials": ("clientid", "clientsecret"),
+    "app_token": ("appid", "appsecret"),  # what the vendor's own client still asks for
+}
 _ROUTES = Routes()
 
 
@@ -240,6 +244,13 @@ class RunaiEmulator:
                 self._streams.discard(cut)
 
 
+def _given(value: Any) -> Any:
+    """Leave out what is null: the vendor's own client sends all that it knows of."""
+    if isinstance(value, dict):
+        return {key: _given(item) for key, item in value.items() if item is not None}
+    return [_given(item) for item in value] if isinstance(value, list) else value
+
+
 def _claim(pvc: dict[str, Any]) -> str:
     return str(pvc.get("claimName") or pvc["name"])
 
@@ -262,15 +273,16 @@ def free_port() -> int:
 @_ROUTES.on("POST", "/api/v1/token")
 def _token(emulator: RunaiEmulator, request: Request) -> Any:
     given = {key.lower(): value for key, value in request.json.items()}
-    if given.get("granttype") != "client_credentials":
+    names = _GRANTS.get(given.get("granttype", ""))
+    if names is None:
         raise Refused(400, "unsupported grant type")
-    if (given.get("clientid"), given.get("clientsecret")) != (CLIENT_ID, CLIENT_SECRET):
+    if tuple(map(given.get, names)) != (CLIENT_ID, CLIENT_SECRET):
         raise Refused(401, "invalid client credentials")
     expires_at = time.time() + emulator.token_s
     claims = base64.urlsafe_b64encode(json.dumps({"exp": expires_at}).encode()).decode()
     token = f"e30.{claims.rstrip('=')}.{uuid.uuid4().hex}"
     emulator.tokens[token] = expires_at
-    return {"accessToken": token, "expiresIn": emulator.token_s}
+    return {"accessToken": token, "expiresIn": int(emulator.token_s)}
 
 
 @_ROUTES.on("GET", "/api/v1/org-unit/projects")
@@ -307,14 +319,15 @@ def _list(emulator: RunaiEmulator, request: Request) -> Any:
     match = str.__eq__ if operator == "==" else str.startswith
     found = [item for item in items if match(item[field], wanted)]
     start, limit = int(request.query.get("offset", 0)), int(request.query.get("limit", 50))
-    return {"next": start + limit, "workloads": found[start : start + limit]}
+    more = {"next": start + limit} if start + limit < len(found) else {}
+    return {**more, "workloads": found[start : start + limit]}
 
 
 @_ROUTES.on("POST", "/api/v1/workloads/{kind}")
 def _create(emulator: RunaiEmulator, request: Request, kind: str) -> Any:
     if kind not in ("trainings", "distributed", "workspaces"):
         raise Refused(404, f"no workloads called {kind}")
-    return Response(emulator.create(kind, request.json).to_json(), status=202)
+    return Response(emulator.create(kind, _given(request.json)).to_json(), status=202)
 
 
 @_ROUTES.on("GET", "/api/v1/workloads/{id}")
@@ -330,7 +343,7 @@ def _pods(emulator: RunaiEmulator, request: Request, id: str) -> Any:
 
 @_ROUTES.on("GET", "/api/v1/workloads/{id}/events")
 def _events(emulator: RunaiEmulator, request: Request, id: str) -> Any:
-    return {"events": [{"message": text} for text in emulator.find("", id).events]}
+    return {"events": emulator.find("", id).events_json()}
 
 
 @_ROUTES.on("GET", "/api/v1/workloads/{kind}/{id}")

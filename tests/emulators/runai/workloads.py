@@ -133,7 +133,7 @@ class Workload:
         self.message = ""
         self.desired = "Running"
         self.pods: list[Pod] = []
-        self.events: list[str] = []
+        self.events: list[tuple[float, str]] = []
         self._run_number = 0
         self._pace = pace
         self._may_start = may_start
@@ -196,7 +196,7 @@ class Workload:
 
     def _become(self, phase: str, message: str = "") -> None:
         self.phase, self.message = phase, message
-        self.events.append(message or phase)
+        self.events.append((time.time(), message or phase))
 
     def _wanted(self, run: int) -> bool:
         return self.desired == "Running" and run == self._run_number
@@ -297,13 +297,42 @@ class Workload:
 
     def to_list_item(self) -> dict[str, Any]:
         """As the call for all workloads shows it."""
+        changed_at = rfc3339(self.events[-1][0] if self.events else self.created_at)
         return {
             "id": self.id,
             "name": self.name,
+            "type": self.kind.removesuffix("s").capitalize(),
+            "category": "Train",
+            "source": "Control-plane",
+            "tenantId": 1,
             "projectId": self.body["projectId"],
+            "projectName": "emulated",
+            "departmentId": "1",
+            "departmentName": "default",
+            "namespace": "emulated",
             "clusterId": self.body["clusterId"],
+            "priority": 50,
+            "priorityClassName": "medium",
             "phase": self.phase,
             "phaseMessage": self.message,
+            "phaseUpdatedAt": changed_at,
+            "k8sPhase": self.phase,
+            "k8sPhaseUpdatedAt": changed_at,
+            "updatedAt": changed_at,
+            "conditions": [],
+            "runningPods": len(self.running_pods),
             "createdAt": rfc3339(self.created_at),
             "deletedAt": None if self.deleted_at is None else rfc3339(self.deleted_at),
         }
+
+    def events_json(self) -> list[dict[str, Any]]:
+        """As the call for its events shows them."""
+        return [
+            {
+                "createdAt": rfc3339(moment),
+                "type": "Normal",
+                "clusterId": self.body["clusterId"],
+                "message": text,
+            }
+            for moment, text in self.events
+        ]
