@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +32,7 @@ PAUSES_S = (0.1, 10.0)
 """Between two tries: at first, and at most."""
 
 _BUSY = frozenset({429, 500, 502, 503, 504})
+_OBJECT = re.compile(r"^<[^>]* object at 0x[0-9a-f]+>: ")
 
 
 class Conflict(BackendError):
@@ -106,7 +108,7 @@ class Http:
             try:
                 yield from response.iter_content(chunk_size=None)
             except requests.RequestException as err:
-                raise self._unavailable(f"GET {path}", str(err)) from err
+                raise self._unavailable(f"GET {path}", _why(err)) from err
 
     def response(self, method: str, path: str, *, body: Any = None) -> requests.Response:
         """Return the answer as it is, whatever it says.
@@ -150,7 +152,7 @@ class Http:
                     stream=stream,
                 )
             except requests.RequestException as err:
-                raise self._unavailable(f"{method} {path}", str(err)) from err
+                raise self._unavailable(f"{method} {path}", _why(err)) from err
             log.debug("%s %s%s: %d", method, self.url, path, response.status_code)
             if response.status_code != 401 or token is None or refused is not None:
                 return response
@@ -209,6 +211,14 @@ def _show(token: str | None) -> Callable[[requests.PreparedRequest], requests.Pr
 def bearer(token: str | None) -> dict[str, str]:
     """Return the header that shows a token, if there is one."""
     return {} if token is None else {"Authorization": f"Bearer {token}"}
+
+
+def _why(error: BaseException) -> str:
+    """Return what went wrong with a connection, out of the layers that it was reported through."""
+    inner = getattr(error, "reason", None) or next(iter(error.args), None)
+    if isinstance(inner, BaseException):
+        return _why(inner)
+    return _OBJECT.sub("", str(error))
 
 
 def _said(response: requests.Response) -> str:

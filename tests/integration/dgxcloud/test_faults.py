@@ -155,6 +155,16 @@ class TestWatching:
             end = cluster.wait(app_id)
         assert (end.state, end.exit_code) == (AppState.SUCCEEDED, 0)
 
+    def test_why_a_server_cannot_be_reached_is_said_in_words(
+        self, cluster: DGXCloudCluster, emulator: RunaiEmulator
+    ) -> None:
+        app_id = cluster.schedule("sleep 60")
+        with emulator.unreachable():
+            during = cluster.status(app_id)
+        assert during is not None
+        assert during.message.endswith("Connection refused")
+        assert " object at 0x" not in during.message
+
     def test_a_restart_changes_nothing(
         self, cluster: DGXCloudCluster, emulator: RunaiEmulator
     ) -> None:
