@@ -32,6 +32,7 @@ Kind = Literal["trainings", "distributed", "workspaces"]
 
 TOKEN_MARGIN_S = 30.0
 """A token that has less left than this is not used any more."""
+TOKEN_PATIENCE_S = 2.0
 SUBMIT_PATIENCE_S = 120.0
 _PAGE = 50
 
@@ -133,7 +134,9 @@ class RunAI:
         self._token: str | None = None
         self._expires_at = 0.0
         self._lock = threading.Lock()
-        self._open = Http(base_url, backend=BACKEND, patience_s=patience_s)
+        # Whoever needs a token has patience of their own.
+        token_patience_s = min(patience_s, TOKEN_PATIENCE_S)
+        self._open = Http(base_url, backend=BACKEND, patience_s=token_patience_s)
         self._http = Http(base_url, backend=BACKEND, patience_s=patience_s, token=self.token)
 
     def token(self, refused: str | None = None) -> str:
