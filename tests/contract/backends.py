@@ -295,6 +295,7 @@ class DGXCloudCluster(SchedulerCluster):
     """An emulated Run:ai; jobs see its volumes and neither our home nor our experiments."""
 
     name = "dgx_cloud"
+    patience = 3.0  # a job takes some dozen answers of a server that runs beside it
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
