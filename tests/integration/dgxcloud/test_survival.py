@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+import fiddle as fdl
 import pytest
 from tests.contract.backends import ROOT, DGXCloudCluster
 from tests.contract.experiments import states
@@ -18,7 +19,7 @@ from tests.emulators.runai import RunaiEmulator
 from torchx.specs import AppState
 
 import nemo_run as run
-from nemo_run.exceptions import ConnectionLostError, SubmitError
+from nemo_run.exceptions import ConfigError, ConnectionLostError, SubmitError
 
 pytestmark = pytest.mark.slow
 
@@ -100,6 +101,11 @@ class TestKilledLaunchers:
         exp.resume()
         assert states(exp) == {"job-0": "SUCCEEDED", "job-1": "FAILED", "job-2": "FAILED"}
         assert len(emulator.jobs()) == 3
+        assert outcomes(cluster) == {
+            0: f"{exp._id} 0 0\n",
+            1: f"{exp._id} 1 0\n",
+            2: f"{exp._id} 2 0\n",
+        }
 
     def test_a_plan_that_was_submitted_is_not_submitted_again(
         self, cluster: DGXCloudCluster, emulator: RunaiEmulator
@@ -124,6 +130,15 @@ class TestKilledLaunchers:
         (job,) = emulator.jobs()
         assert job.phase == "Stopped"
         assert cluster.wait(app_id).state is AppState.CANCELLED
+
+
+def outcomes(cluster: DGXCloudCluster) -> dict[int | None, str]:
+    """Return what each job said, by its exit code."""
+    found = {}
+    for app_id in cluster.listed():
+        end = cluster.wait(app_id)
+        found[end.exit_code] = "".join(cluster.lines(app_id))
+    return found
 
 
 def forget_the_answer(cluster: DGXCloudCluster, app_id: str) -> None:
@@ -160,6 +175,42 @@ def test_a_job_of_which_nobody_could_say_that_it_was_created_is_found_later(
     assert cluster.wait(app_id).state is AppState.SUCCEEDED
     assert cluster.scheduler.schedule(planned) == app_id
     assert len(emulator.jobs()) == 2
+
+
+def test_a_job_that_another_process_launches_finds_its_files(
+    cluster: DGXCloudCluster, emulator: RunaiEmulator
+) -> None:
+    executor = cluster.executor(packager=run.Packager())
+    with run.Experiment("later", executor=executor, clean_mode=True, log_level="ERROR") as exp:
+        exp.add(run.Script(inline="echo first"), name="first")
+        task = run.Script(inline="pwd; ls /nemo_run/scripts; exit 3")
+        exp.add(task, name="second", dependencies=["first"])
+        exp.run(detach=True)
+    exp.wait()
+    assert states(exp) == {"first": "SUCCEEDED", "second": "FAILED"}
+    place = f"/workspace/nemo_run/experiments/later/{exp._id}/second"
+    assert outcomes(cluster)[3] == f"{place}/code\nsecond.sh\n"
+
+
+class TestStored:
+    def test_an_executor_that_was_stored_knows_where_its_job_lives(
+        self, cluster: DGXCloudCluster
+    ) -> None:
+        executor = cluster.assigned("job")
+        assert isinstance(executor, run.DGXCloudExecutor)
+        built = fdl.build(executor.to_config())
+        assert built.place == executor.place == executor.pvc_job_dir
+
+    def test_nothing_is_written_for_an_executor_without_a_job(
+        self, cluster: DGXCloudCluster, emulator: RunaiEmulator
+    ) -> None:
+        executor = cluster.executor()
+        assert isinstance(executor, run.DGXCloudExecutor)
+        with pytest.raises(ConfigError, match="assign"):
+            executor.launch("job", ["true"])
+        with pytest.raises(ConfigError, match="assign"):
+            executor.move_data("token", "28", "cluster")
+        assert emulator.workloads == {}
 
 
 class TestCancelledWhileLaunching:

@@ -53,7 +53,7 @@ def create_training_job(
     site = replace(jobs.site_of(executor), project_id=project_id, cluster_id=cluster_id)
     body = jobs.payload(executor, site, name=name[:MAX_NAME], tag=new_tag())
     body["useGivenNameAsPrefix"] = True  # the caller may use a name more than once
-    body["spec"]["command"] = f"/bin/bash {executor.pvc_job_dir}/launch_script.sh"
+    body["spec"]["command"] = f"/bin/bash {executor.place}/launch_script.sh"
     return site.client().post(f"/workloads/{executor._kind}", body)
 
 
@@ -68,7 +68,7 @@ def fetch_logs(executor: DGXCloudExecutor, job_id: str, follow: bool) -> Iterato
         follow=follow,
         ended=lambda: jobs.has_ended(client, executor._kind, job_id),
         window=logs.Window(),
-        otherwise=lambda: jobs.volume_of(executor, site).read(executor.pvc_job_dir, "log_*.out"),
+        otherwise=lambda: jobs.volume_of(executor, site).read(executor.place, "log_*.out"),
     )
     return (block.decode("utf-8", "replace") for block in blocks)
 
@@ -91,7 +91,7 @@ def copy_directory_command(directory: str, target: str) -> str:
 
 
 def move_data(executor: DGXCloudExecutor) -> None:
-    directory = Item(path=executor.pvc_job_dir, source=Path(executor.job_dir))
+    directory = Item(path=executor.place, source=Path(executor.job_dir))
     jobs.volume_of(executor, jobs.site_of(executor).found()).put([directory])
 
 

@@ -115,7 +115,7 @@ def submit(
         if found is not None:
             return found
         volume_of(executor, site).put(
-            [Item(path=executor.pvc_job_dir, source=Path(executor.job_dir))],
+            [Item(path=executor.place, source=Path(executor.job_dir))],
             last=Item(path=script_path(executor, name), text=script),
         )
     except SubmitError:

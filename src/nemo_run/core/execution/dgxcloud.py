@@ -116,15 +116,27 @@ class DGXCloudExecutor(Executor):
         self.job_dir = str(Path(exp_dir) / task_dir)
         self.job_name = task_id
         self._check_volume()
-        self.pvc_job_dir = str(PurePosixPath(self.pvc_nemo_run_dir) / self._below_home())
+        self.pvc_job_dir = ""
+        self.pvc_job_dir = self.place
+
+    @property
+    def place(self) -> str:
+        """Where the job's files are on the volume.
+
+        Raises:
+            ConfigError: it was never told which job it belongs to.
+        """
+        # An executor that was stored has lost what its constructor does not take.
+        return self.pvc_job_dir or str(PurePosixPath(self.pvc_nemo_run_dir) / self._below_home())
 
     def _below_home(self) -> PurePosixPath:
+        if not self.job_dir:
+            raise ConfigError("This executor belongs to no job yet. Call assign(...) first.")
         job_dir = Path(self.job_dir).absolute()
         try:
             return PurePosixPath(job_dir.relative_to(Path(get_nemorun_home()).absolute()))
         except ValueError:  # kept elsewhere
-            assert self.experiment_id is not None
-            return PurePosixPath("experiments", self.experiment_id, job_dir.name)
+            return PurePosixPath("experiments", self.experiment_id or "", job_dir.name)
 
     def _check_volume(self) -> None:
         home = PurePosixPath(self.pvc_nemo_run_dir)
@@ -315,7 +327,7 @@ class DGXCloudRequest:
         return _runai_script.render(
             self.launch_cmd,
             name=" ".join(self.jobs),
-            directory=self.executor.pvc_job_dir,
+            directory=self.executor.place,
             env=env,
             nodes=self.executor.nodes,
             max_retries=self.max_retries,
@@ -326,7 +338,7 @@ class DGXCloudRequest:
         """Return the launcher with its files in the job's directory, where it has none."""
         if not isinstance(self.launcher, FaultTolerance):
             return None
-        start = f"{self.executor.pvc_job_dir}/{self.jobs[0]}"
+        start = f"{self.executor.place}/{self.jobs[0]}"
         return dataclasses.replace(
             self.launcher,
             cfg_path=self.launcher.cfg_path or f"{start}_ft_cfg.yml",

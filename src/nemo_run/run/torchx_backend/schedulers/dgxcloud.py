@@ -123,7 +123,7 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
         role = app.roles[0]
         role.num_replicas = executor.nodes
         # The link of that name can only be made where the container runs as root.
-        role.args = [_on_volume(arg, executor.pvc_job_dir) for arg in role.args]
+        role.args = [_on_volume(arg, executor.place) for arg in role.args]
         name = workload_name(role.name, app.metadata[TAG])
         request = DGXRequest(
             app=app,
@@ -354,7 +354,7 @@ def _where(request: DGXRequest, site: Site) -> dict[str, str]:
         "nodes": str(executor.nodes),
         "job_dir": executor.job_dir,
         "pvc_home": executor.pvc_nemo_run_dir,
-        "pvc_job_dir": executor.pvc_job_dir,
+        "pvc_job_dir": executor.place,
         "mounted": "yes" if executor.launched_from_cluster else "no",
         "pvcs": json.dumps(executor.pvcs),
         "security": json.dumps(executor.custom_spec.get("security") or {}),
