@@ -31,6 +31,9 @@ CONNECT_S, READ_S = 10.0, 60.0
 PAUSES_S = (0.1, 10.0)
 """Between two tries: at first, and at most."""
 
+_SAID_S = 1.0
+"""Who waits longer than this for the next try wants to know why."""
+
 _BUSY = frozenset({429, 500, 502, 503, 504})
 _OBJECT = re.compile(r"^<[^>]* object at 0x[0-9a-f]+>: ")
 
@@ -241,7 +244,8 @@ class _Attempt:
         """Wait for the next attempt, or give up."""
         if time.monotonic() + self._pause_s > self._deadline:
             raise error
-        log.debug("again in %.1f s: %s", self._pause_s, error)
+        level = logging.INFO if self._pause_s > _SAID_S else logging.DEBUG
+        log.log(level, "%s; trying again in %.1f s", error, self._pause_s)
         time.sleep(self._pause_s)
 
 

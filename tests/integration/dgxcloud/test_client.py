@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -102,6 +103,18 @@ class TestTokens:
         assert _expiry("opaque", 60, now=1000) == 1060
         assert _expiry(f"e30.{claims}.sig", None, now=1000) == 2000
         assert 1000 < _expiry("opaque", None, now=1000) <= 1600
+
+
+def test_who_has_to_wait_is_told_why(
+    emulator: RunaiEmulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = RunAI(emulator.base_url, CLIENT_ID, lambda: CLIENT_SECRET, patience_s=60)
+    emulator.faults.add(Fault(path="/projects$", status=503, message="be back soon", times=5))
+    with caplog.at_level(logging.INFO, logger="nemo_run"):
+        assert client.projects("team-a")
+    said = [r.getMessage() for r in caplog.records if "trying again" in r.getMessage()]
+    assert said
+    assert all("503 be back soon" in line for line in said)
 
 
 class TestWorkloads:
