@@ -18,6 +18,7 @@ import fiddle as fdl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.contract.experiments import experiment, log_of, script
 from tests.contract.packagers import CASES, Case
 from tests.contract.repositories import (
     File,
@@ -31,8 +32,10 @@ from tests.contract.repositories import (
     state_of,
     write_tree,
 )
+from tests.unit.test_code_travels import Elsewhere
 
 import nemo_run as run
+from nemo_run.core.frontend.console.api import configure_logging
 from nemo_run.core.packaging._staging import extract, stage
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 
@@ -181,6 +184,18 @@ class TestChanges:
         assert arrived is case.from_disk
         assert arrived or "src/plain.py" in caplog.text
 
+    def test_an_edit_runs_or_is_named(
+        self, case: Case, top: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (top / "src" / "run.sh").write_text("#!/bin/sh\necho edited\n")
+        with experiment(executor=Elsewhere(packager=case.make(top))) as exp:
+            configure_logging("WARNING")
+            program = Path(exp._exp_dir) / "job" / "code" / case.below / "run.sh"
+            exp.add(script(f"'{program}'"), name="job")
+            exp.run()
+        assert log_of(exp, "job") == ("edited\n" if case.from_disk else "hi\n")
+        assert case.from_disk or "'src/run.sh'" in capsys.readouterr().err
+
     def test_a_new_file_arrives_or_is_named(
         self, case: Case, top: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -321,8 +336,10 @@ def names() -> st.SearchStrategy[str]:
 
 
 def trees() -> st.SearchStrategy[Tree]:
+    """Return files and links; these stay inside, and may lead to anything or nothing there."""
     file = st.builds(File, st.binary(max_size=3000), st.booleans())
-    return st.dictionaries(names(), file, max_size=8).map(_without_conflicts)
+    link = st.builds(lambda name: File(link=name), names())
+    return st.dictionaries(names(), file | link, max_size=8).map(_without_conflicts)
 
 
 def _without_conflicts(tree: Tree) -> Tree:
@@ -333,19 +350,40 @@ def _without_conflicts(tree: Tree) -> Tree:
     }
 
 
+def make_directories(top: Path, directories: Iterable[str], tree: Tree) -> set[str]:
+    """Make directories where they do not get in the way of the tree; return the empty ones."""
+    for name in directories:
+        if not any(f"{name}/".startswith(f"{other}/") for other in tree):
+            (top / name).mkdir(parents=True, exist_ok=True)
+    return empty_directories(top)
+
+
+def empty_directories(top: Path) -> set[str]:
+    return {
+        str(Path(parent).relative_to(top))
+        for parent, directories, files in os.walk(top)
+        if not directories and not files
+    }
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(tree=trees())
-def test_any_tree_arrives_as_it_is(case: Case, tmp_path: Path, tree: Tree) -> None:
+@given(tree=trees(), directories=st.lists(names(), max_size=3))
+def test_any_tree_arrives_as_it_is(
+    case: Case, tmp_path: Path, tree: Tree, directories: list[str]
+) -> None:
     work = tmp_path / os.urandom(8).hex()
     top = make_repository(work / "top")
     tree = {"always.py": File(b"there"), **tree}
     write_tree(top / "src", tree)
+    empty = make_directories(top / "src", directories, tree)
     commit_all(top)
     assert git(top, "status", "--porcelain") == ""
     archive = archive_of(case.make(top), work)
     assert content_of(archive, case, work / "code") == tree
+    # git itself knows of none.
+    assert empty_directories(work / "code" / case.below) == (empty if case.from_disk else set())
     shutil.rmtree(work)

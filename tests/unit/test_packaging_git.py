@@ -324,6 +324,13 @@ class TestLargeFileStorage:
         assert taken(run.GitArchivePackager(), stored, tmp_path)["w.bin"] == File(self.CONTENT)
         assert not (tmp_path / "ran").exists()
 
+    def test_a_file_that_is_the_committed_one_is_not_said_to_be_changed(
+        self, stored: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        (stored / "w.bin").write_bytes(self.CONTENT)
+        taken(run.GitArchivePackager(check_uncommitted_changes=True), stored, tmp_path)
+        assert caplog.text == ""
+
     def test_a_file_that_is_not_there_is_named_until_it_is(
         self, stored: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -340,6 +347,8 @@ class TestLargeFileStorage:
         (stored / "w.bin").write_bytes(self.CONTENT.swapcase())
         found = taken(run.GitArchivePackager(), stored, tmp_path)
         assert found["w.bin"].content.startswith(b"version https://git-lfs")
+        with pytest.raises(UncommittedChangesError, match=r"w\.bin"):
+            taken(run.GitArchivePackager(check_uncommitted_changes=True), stored, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -399,6 +408,23 @@ class TestSubmodules:
         assert found["third party/mid/m.py"] == File(b"newer")
         found = taken(run.GitArchivePackager(ref="before"), nested, tmp_path)
         assert found["third party/mid/m.py"] == File(b"middle")
+
+    def test_what_is_changed_within_them_is_named_file_by_file(
+        self, nested: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        module = nested / "third party" / "mid"
+        (module / "deep" / "in" / "i.py").write_text("edited")
+        (module / "new.py").touch()
+        taken(run.GitArchivePackager(), nested, tmp_path)
+        assert "'third party/mid/deep/in/i.py', 'third party/mid/new.py (new)'" in caplog.text
+        assert "'third party/mid'" not in caplog.text
+
+    def test_what_is_changed_within_them_stays_with_them(
+        self, nested: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        (nested / "third party" / "mid" / "m.py").write_text("edited")
+        taken(run.GitArchivePackager(include_submodules=False), nested, tmp_path)
+        assert caplog.text == ""
 
     def test_one_that_is_not_checked_out_is_named(
         self, nested: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture

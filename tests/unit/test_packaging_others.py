@@ -127,6 +127,25 @@ class TestSnapshot:
         taken(run.SnapshotPackager(), top, tmp_path)
         assert (tmp_path / "code" / "sub").is_dir()
 
+    def test_empty_directories_are_kept_unless_they_are_ignored(
+        self, top: Path, tmp_path: Path
+    ) -> None:
+        (top / ".gitignore").write_text("*.x\nout/\n")
+        for name in ("lib/empty", "new/er/empty", "out", "new/out/empty"):
+            (top / name).mkdir(parents=True)
+        write_tree(top, {"new/n.py": File(b"n"), "only/ignored.x": File(), "new/out/x": File()})
+        write_tree(make_repository(top / "own"), {".gitignore": File(b"out/")})
+        (top / "own" / "out").mkdir()
+        (top / "own" / "empty").mkdir()
+        found = taken(run.SnapshotPackager(), top, tmp_path)
+        assert found["new/n.py"] == File(b"n")
+        directories = {
+            str(Path(parent).relative_to(tmp_path / "code"))
+            for parent, below, files in os.walk(tmp_path / "code")
+            if not below and not files
+        }
+        assert directories == {"lib/empty", "new/er/empty", "own/empty"}
+
     def test_outside_of_git_everything_is_taken(self, tmp_path: Path) -> None:
         write_tree(tmp_path / "plain", {"a.py": File(b"a"), ".env/x": File(), "d/e.py": File()})
         (tmp_path / "plain" / "empty" / "er").mkdir(parents=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -126,6 +126,27 @@ class Repository:
                 next(fields)  # what it was called before
         return changes
 
+    def filtered(self, paths: Iterable[str], *, by: str) -> set[str]:
+        """Return which paths have the filter of that name, by the attributes of the work tree."""
+        wanted = b"".join(os.fsencode(path) + b"\0" for path in paths)
+        if not wanted:
+            return set()
+        argv = ["check-attr", "-z", "--stdin", "filter"]
+        done = _run(self.top, argv, stdin=wanted)
+        if done.returncode:
+            raise _failure(argv, done.returncode, done.stderr)
+        fields = done.stdout.split(b"\0")
+        told = zip(fields[::3], fields[2::3], strict=False)
+        return {os.fsdecode(path) for path, value in told if value == by.encode()}
+
+    def id_of(self, name: str) -> str:
+        """Return the id of an object; empty where there is none of that name."""
+        return _run(self.top, ["rev-parse", "--quiet", "--verify", name]).stdout.decode().strip()
+
+    def content(self, name: str) -> bytes:
+        """Return what a file of a commit holds, as it is stored; nothing where there is none."""
+        return _run(self.top, ["cat-file", "blob", name]).stdout
+
     def submodules(self, commit: str, subpath: str = "") -> list[Submodule]:
         """Return the submodules of a commit that are below ``subpath``, not those within them."""
         arguments = ["ls-tree", "-r", "-z", "--full-tree", commit]
@@ -145,11 +166,38 @@ class Repository:
     def files(self) -> list[str]:
         """Return the paths of all files that are tracked, or new and not ignored.
 
-        Those of submodules are not among them; a submodule is a path like any other, and a new
-        repository within this one is a path that ends with a slash.
+        Those of submodules are not among them; a submodule is a path like any other. A path that
+        ends with a slash is a directory: a new repository within this one, or an empty one.
         """
-        said = self._git("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        found = self._listed("--cached", "--others", "--directory")
+        whole = {path for path in found if path.endswith("/") and not self._is_repository(path)}
+        if not whole:
+            return found
+        ignored = set(self._listed("--others", "--ignored", "--directory"))
+        empty = [path for name in sorted(whole) for path in self._empty_below(name, ignored)]
+        kept = (path for path in found if path not in whole)
+        return list(dict.fromkeys([*kept, *self._listed("--others"), *empty]))
+
+    def _listed(self, *kinds: str) -> list[str]:
+        said = self._git("ls-files", "-z", "--exclude-standard", *kinds)
         return [os.fsdecode(path) for path in said.split(b"\0") if path]
+
+    def _is_repository(self, path: str) -> bool:
+        return (self.top / path / ".git").exists()
+
+    def _empty_below(self, path: str, ignored: Collection[str]) -> Iterator[str]:
+        """Yield which of a directory and those in it are empty."""
+        if path in ignored or self._is_repository(path):
+            return
+        try:
+            with os.scandir(self.top / path) as entries:
+                names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        except OSError:  # gone since, or not ours to look at
+            return
+        if not names:
+            yield path
+        for name in sorted(name for name, is_directory in names if is_directory):
+            yield from self._empty_below(f"{path}{name}/", ignored)
 
     def has(self, commit: str) -> bool:
         try:
@@ -219,12 +267,12 @@ def _git(directory: Path, *argv: str) -> bytes:
 
 
 def _run(
-    directory: Path, argv: Sequence[str], *, literal: bool = True
+    directory: Path, argv: Sequence[str], *, literal: bool = True, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     with _git_found(directory):
         return subprocess.run(
             _command(directory, argv, literal=literal),
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             capture_output=True,
             env=_environment(),
             check=False,

@@ -11,6 +11,7 @@ from typing import Any
 
 from nemo_run.core.packaging import _disk, _tar
 from nemo_run.core.packaging._archiving import ArchivePackager, TarFile, clean_subpath
+from nemo_run.core.packaging._changes import changes_of, file_by_file, is_submodule
 from nemo_run.core.packaging._disk import DiskFiles
 from nemo_run.core.packaging._git import Change, Repository
 from nemo_run.core.packaging._gittree import GitTree, with_submodules
@@ -62,7 +63,7 @@ class GitArchivePackager(ArchivePackager):
         )
         subpath = clean_subpath(self.subpath)
         repository = Repository.around(Path(self.basepath).expanduser() if self.basepath else path)
-        changes = repository.changes()
+        changes = changes_of(repository)
         self._refuse(repository, changes)
         commit = repository.commit(self.ref)
         if subpath and not repository.is_directory(commit, subpath):
@@ -74,8 +75,10 @@ class GitArchivePackager(ArchivePackager):
         if self.include_submodules:
             parts, absent = with_submodules(repository, commit, subpath)
             _say_what_is_absent(repository, absent)
+            changes = list(file_by_file(repository, changes))
         else:
             parts = [GitTree(repository, commit, subpath)]
+            changes = [change for change in changes if not is_submodule(repository, change)]
         taken: set[str] = set()
         for pattern, relative_to in patterns:
             found = _disk.found_by(pattern, relative_to, start=repository.top)

@@ -80,7 +80,7 @@ def _named(paths: Iterator[str], root: Path, without: str | None) -> Iterator[tu
     prefix = f"{root}/"
     for path in paths:
         inside = path.startswith(prefix) and path != prefix
-        if inside and not (without and path.startswith(without)):
+        if inside and not (without and f"{path}/".startswith(without)):
             yield path.removeprefix(prefix), path
 
 
