@@ -8,7 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.cli.commands import nemorun
 from tests.contract.experiments import experiment, script, states, statuses
+from tests.contract.repositories import git
 from tests.unit.test_code_travels import Elsewhere
 
 import nemo_run as run
@@ -92,6 +94,16 @@ class TestRecord:
         exp.status()
         assert f"- Archive: {sha256}\n" in capsys.readouterr().out
 
+    def test_show_names_the_archive_and_the_changes(self, tree: Path, nemorun_home: Path) -> None:
+        git(tree, "init", "-q", "-b", "main")
+        git(tree, "add", "train.py")
+        git(tree, "commit", "-q", "-m", "first")
+        (tree / "train.py").write_text("rate = 2\n")
+        exp = launched()
+        shown = nemorun("experiment", "show", exp._id, "job", cwd=tree)
+        assert f"  Archive: {archives(exp)['job'].sha256}" in shown.lines
+        assert f"Changes: {Path(exp._exp_dir) / PATCH}" in shown.lines
+
 
 class TestRunningAgain:
     def again(self, exp: run.Experiment, code: str) -> run.Experiment:
@@ -137,8 +149,6 @@ class TestRunningAgain:
     def test_the_state_of_the_repository_is_that_of_the_recorded_code(
         self, tree: Path, tmp_path: Path
     ) -> None:
-        from tests.contract.repositories import git
-
         git(tree, "init", "-q", "-b", "main")
         git(tree, "add", "train.py")
         git(tree, "commit", "-q", "-m", "first")

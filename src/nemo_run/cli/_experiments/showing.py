@@ -46,8 +46,12 @@ def run(options: argparse.Namespace) -> int:
     for label, value in _about(entry):
         if value:
             screen.print(f"{screen.style(label + ':', '1')} {one_line(value)}")
+    provenance = known_provenance(Path(entry.path))
+    archives = provenance.archives if provenance else {}
     for index in chosen:
-        _print_job(screen, index, stored[index], _state(entry, index))
+        archive = archives.get(ids[index])
+        digest = archive.sha256 if archive else ""
+        _print_job(screen, index, stored[index], _state(entry, index), digest)
     return 0
 
 
@@ -76,8 +80,11 @@ def _about(entry: Entry) -> Iterator[tuple[str, str]]:
     provenance = known_provenance(Path(entry.path))
     if provenance is not None:
         yield "Code", provenance.code
+        patch = provenance.git.patch if provenance.git else ""
+        yield "Changes", str(Path(entry.path) / patch) if patch else ""
         yield "Called", f"{shlex.join(provenance.argv)} in {provenance.cwd}"
-        yield "By", f"{provenance.user} on {provenance.host}, Python {provenance.python}"
+        with_what = f"Python {provenance.python}, {len(provenance.packages)} packages"
+        yield "By", f"{provenance.user} on {provenance.host}, {with_what}"
     yield "Directory", entry.path
 
 
@@ -96,7 +103,7 @@ def _job_data(job: StoredJob, state: JobSummary) -> dict[str, Any]:
     }
 
 
-def _print_job(screen: Screen, index: int, job: StoredJob, state: JobSummary) -> None:
+def _print_job(screen: Screen, index: int, job: StoredJob, state: JobSummary, archive: str) -> None:
     screen.print()
     took = None
     if state.started_at is not None and state.ended_at is not None:
@@ -110,6 +117,7 @@ def _print_job(screen: Screen, index: int, job: StoredJob, state: JobSummary) ->
         ("Message", state.message),
         ("Handle", " ".join(state.handles)),
         ("Depends on", " ".join(job.dependencies)),
+        ("Archive", archive),
     ]
     for label, value in rows:
         if value:
