@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pty
 import shutil
@@ -88,9 +89,45 @@ class TestDelivering:
         assert far.sent_bytes == staged.size_bytes - 60_000
         assert Path(path).read_bytes() == staged.archive.read_bytes()
 
+    def test_a_beginning_that_still_grows_does_no_harm(
+        self, staged: StagedCode, there: Path
+    ) -> None:
+        there.mkdir(parents=True)
+        part = there / f"{staged.sha256}.tar.gz.0.part"
+        data = staged.archive.read_bytes()
+        part.write_bytes(data[:1000])
+
+        class Late(Shell):
+            def send(self, command: str, stream: BinaryIO) -> None:
+                # Of an attempt whose connection has just broken: its last bytes come now.
+                with part.open("ab") as file:
+                    file.write(data[1000:3000])
+                super().send(command, stream)
+
+        far = Late()
+        path = deliver(staged, far, str(there))
+        assert far.sent_bytes == staged.size_bytes - 1000
+        assert Path(path).read_bytes() == data
+        assert list(there.iterdir()) == [Path(path)]
+
+    def test_what_was_left_there_a_month_ago_is_removed(
+        self, staged: StagedCode, there: Path
+    ) -> None:
+        there.mkdir(parents=True)
+        others = [there / name for name in ("a" * 64 + ".tar.gz", "b" * 64 + ".tar.gz.part")]
+        kept = [there / "mine.tar.gz", there / f"{staged.sha256}.tar.gz"]
+        for path in [*others, *kept]:
+            path.write_bytes(b"x")
+            month_ago = time.time() - 40 * 24 * 3600
+            os.utime(path, (month_ago, month_ago))
+        new = there / ("c" * 64 + ".tar.gz")
+        new.write_bytes(b"x")
+        deliver(staged, Shell(), str(there))
+        assert set(there.iterdir()) == {*kept, new}
+
     def test_a_spoiled_beginning_is_thrown_away(self, staged: StagedCode, there: Path) -> None:
         there.mkdir(parents=True)
-        (there / f"{staged.sha256}.tar.gz.part").write_bytes(b"something else")
+        (there / f"{staged.sha256}.tar.gz.0.part").write_bytes(b"something else")
         path = deliver(staged, Shell(), str(there))
         assert Path(path).read_bytes() == staged.archive.read_bytes()
         assert list(there.iterdir()) == [Path(path)]
@@ -160,6 +197,26 @@ class TestUploading:
     ) -> None:
         upload(staged.archive, ["sh", "-c", "sleep 0.2; cat >/dev/null"])
         assert capfd.readouterr() == ("", "")
+
+    def test_where_there_is_no_terminal_what_takes_long_is_said_now_and_then(
+        self,
+        staged: StagedCode,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        monkeypatch.setattr("nemo_run.core.packaging._delivery._REPORT_S", 0.0)
+        upload(staged.archive, ["sh", "-c", "cat >/dev/null"], label="the code")
+        assert "the code: 0 of 0 MB so far" in caplog.text
+
+    def test_what_was_read_in_vain_can_be_read_again(self, staged: StagedCode) -> None:
+        def take(stream: BinaryIO) -> None:
+            begin = stream.tell()
+            stream.read(50_000)
+            stream.seek(begin)
+            assert stream.read() == staged.archive.read_bytes()[10:]
+
+        upload(staged.archive, take, offset=10)
 
     @pytest.mark.slow
     @pytest.mark.parametrize(("pause_s", "shown"), [(0, False), (1.5, True)])

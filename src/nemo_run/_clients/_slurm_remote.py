@@ -135,19 +135,6 @@ def ask(state_dir: str, patience_s: int) -> str:
     return "\n".join([_ASK.strip("\n"), _shell.render(["ask", state_dir, str(patience_s)])])
 
 
-def receive_code(archive: str) -> str:
-    """Keep an archive that comes as a stream under its final name, whole or not at all."""
-    directory = archive.rpartition("/")[0]
-    part = f"{archive}.$$"
-    return " && ".join(
-        [
-            _shell.render(["mkdir", "-p", directory]),
-            f"cat >{_word(part)}",
-            f"mv -f {_word(part)} {_shell.render([archive])}",
-        ]
-    )
-
-
 def queue(ids: Collection[str]) -> str:
     """Ask the controller for jobs."""
     argv = ["squeue", "-h", "-t", "all", "-j", ",".join(ids), "-O", SQUEUE_FIELDS]
@@ -190,12 +177,6 @@ def cancel(job_id: str, state_dir: str, *, kill: bool, array: bool) -> str:
 def forget_environment(state_dirs: Sequence[str]) -> str:
     """Remove the variables of jobs that do not come back."""
     return "\n".join(f"rm -f {_shell.render([path])}/env*" for path in state_dirs)
-
-
-def _word(text: str) -> str:
-    # The process id keeps two receivers apart.
-    literal, _, _ = text.rpartition("$$")
-    return f"{_shell.render([literal])}$$"
 
 
 def read_logs(requests: Sequence[LogRequest]) -> str:

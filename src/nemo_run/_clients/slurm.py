@@ -11,8 +11,9 @@ import re
 import tarfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from nemo_run import _shell
@@ -29,6 +30,7 @@ from nemo_run._clients._slurm_answers import (
 from nemo_run._clients._slurm_remote import LogRequest
 from nemo_run._clients._together import Together
 from nemo_run.exceptions import (
+    BackendError,
     BackendUnavailableError,
     JobNotFoundError,
     NemoRunError,
@@ -71,6 +73,9 @@ class Shell(Protocol):
 
     def __call__(self, command: str, stdin: bytes, timeout_s: float) -> Answer: ...
 
+    def send(self, local: Path, remote: str) -> None:
+        """Copy a file of any size there, whole or not at all."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class File:
@@ -90,14 +95,14 @@ class Submission:
         state_dir: on the cluster, unlike that of any other submission.
         files: what has to be there first; absolute paths.
         archive: where the job's code is kept on the cluster; empty for none.
-        read_archive: returns the archive, asked only where the cluster does not have it.
+        local_archive: the same on this machine, sent where the cluster does not have it.
     """
 
     state_dir: str
     argv: Sequence[str]
     files: Sequence[File]
     archive: str = ""
-    read_archive: Callable[[], bytes] = lambda: b""
+    local_archive: Path = Path()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,9 +247,12 @@ class Slurm:
     def _submit_with_code(self, batch: Sequence[Submission]) -> dict[str, str | Exception]:
         """Send the archives that the cluster does not have, each once, and submit again."""
         for item in {item.archive: item for item in batch}.values():
-            sent = self._run(remote.receive_code(item.archive), item.read_archive())
-            if sent.code:
-                error = _refused(f"its code could not be sent: {sent.err.strip()}")
+            try:
+                self._shell.send(item.local_archive, item.archive)
+            except BackendUnavailableError:
+                raise
+            except BackendError as err:
+                error = _refused(f"its code could not be sent: {err}")
                 return {item.state_dir: error for item in batch}
         return dict(zip([i.state_dir for i in batch], self._submit_all(batch), strict=True))
 

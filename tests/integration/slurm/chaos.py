@@ -23,6 +23,7 @@ class ChaosProxy:
         frozen: nothing passes and nothing is closed, as when a cable is pulled.
         connections: how many were opened so far.
         cut_after_bytes: cut everything once so many more bytes came from the client.
+        passed_bytes: how many came from the client so far and were passed on.
     """
 
     def __init__(self, target_port: int) -> None:
@@ -30,6 +31,7 @@ class ChaosProxy:
         self.frozen = False
         self.connections = 0
         self.cut_after_bytes: int | None = None
+        self.passed_bytes = 0
         self._target_port = target_port
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
@@ -120,13 +122,13 @@ class ChaosProxy:
 
     def _may_pass(self, count: int) -> bool:
         with self._lock:
-            if self.cut_after_bytes is None:
-                return True
-            self.cut_after_bytes -= count
-            if self.cut_after_bytes >= 0:
-                return True
-            self.cut_after_bytes = None
-            return False
+            if self.cut_after_bytes is not None:
+                self.cut_after_bytes -= count
+                if self.cut_after_bytes < 0:
+                    self.cut_after_bytes = None
+                    return False
+            self.passed_bytes += count
+            return True
 
 
 def _reset(end: socket.socket) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import shutil
 import subprocess
@@ -21,9 +22,13 @@ from nemo_run.exceptions import PackagingError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+log = logging.getLogger(__name__)
+
 _PIECE_BYTES = 256 * 1024
 # Nobody wants to see a bar that is gone before it can be read.
 _PATIENCE_S = 1.0
+_REPORT_S = 5.0
+_OLD_DAYS = 30
 
 
 class FarSide(Protocol):
@@ -34,7 +39,7 @@ class FarSide(Protocol):
         ...
 
     def send(self, command: str, stream: BinaryIO) -> None:
-        """Run a command with ``stream`` as its input; raise if it failed."""
+        """Run a command with ``stream``, from where it is, as its input; raise if it failed."""
         ...
 
 
@@ -47,45 +52,70 @@ def deliver(staged: StagedCode, far: FarSide, directory: str, *, label: str = ""
     2. An attempt that broke off is continued where it ended.
     3. Several may deliver the same archive at once.
 
+    Others of that directory that are a month old are removed: nothing there is needed for longer
+    than it takes to unpack it.
+
     Raises:
         PackagingError: what arrived is not what was sent.
     """
     path = f"{directory.rstrip('/')}/{staged.sha256}.tar.gz"
     # The last word: a shell may greet whoever comes in.
-    there = far.run(_what_is_there(directory, path)).split()[-1]
+    there = far.run(_what_is_there(directory, staged.sha256)).split()[-1]
     if there == "whole":
         return path
-    attempts = [(f"{path}.part", int(there)), (f"{path}.{os.urandom(8).hex()}.part", 0)]
-    for part, offset in attempts:
-        with opened(staged.archive, label=label, offset=offset) as stream:
-            far.send(f"cat >> {render([part])}", stream)
-        if far.run(_settled(part, path, staged.sha256)).split()[-1] == "whole":
+    size, _, begun = there.partition(":")
+    offset = int(size) if int(size) <= staged.size_bytes else 0
+    for start, beginning in [(offset, f"{path}.{begun}" if offset else ""), (0, "")]:
+        part = f"{path}.{os.urandom(8).hex()}.part"
+        with opened(staged.archive, label=label, offset=start) as stream:
+            far.send(_received(part, beginning, start), stream)
+        if far.run(_settled(part, beginning, path, staged.sha256)).split()[-1] == "whole":
             return path
-        # What was there of an earlier attempt, or somebody at it at the same time, spoiled it.
+        if not start:
+            break
+        # What was there of an earlier attempt was not the beginning of it.
     raise PackagingError(
         f"{str(staged.archive)!r} did not arrive whole at {path!r}. Is the disk there full?"
     )
 
 
-def _what_is_there(directory: str, path: str) -> str:
-    whole, part = render([path]), render([f"{path}.part"])
+def _what_is_there(directory: str, sha256: str) -> str:
+    """Return the command that says ``whole``, or how long the longest part is, and its name."""
+    path = render([f"{directory.rstrip('/')}/{sha256}.tar.gz"])
+    ours = ["-type", "f", "-name", f"{'[0-9a-f]' * 64}.tar.gz*", "!", "-name", f"{sha256}.*"]
+    old = render(["find", directory, *ours, "-mtime", f"+{_OLD_DAYS}", "-exec", "rm", "{}", "+"])
     return (
-        f"mkdir -p {render([directory])} && if [ -f {whole} ]; then echo whole; "
-        f"elif [ -f {part} ]; then wc -c < {part}; else echo 0; fi"
+        f"mkdir -p {render([directory])} || exit; {old} 2>/dev/null; "
+        f"if [ -f {path} ]; then echo whole; else size=0; name=; for part in {path}.*.part; do "
+        '[ -f "$part" ] || continue; own=$(wc -c < "$part"); [ "$own" -gt "$size" ] || continue; '
+        'size=$((own)); name=${part##*.tar.gz.}; done; echo "$size:$name"; fi'
     )
 
 
-def _settled(part: str, path: str, sha256: str) -> str:
-    """Return the command that makes an archive of a part if it is whole, or else removes it."""
+def _received(part: str, beginning: str, size_bytes: int) -> str:
+    """Return the command that makes a part of its input, after what there was of another.
+
+    That one stays as it is: somebody may still be writing to it.
+    """
+    if not size_bytes:
+        return f"cat > {render([part])}"
+    first = render(["head", "-c", str(size_bytes), beginning])
+    return f"{{ {first}; cat; }} > {render([part])}"
+
+
+def _settled(part: str, beginning: str, path: str, sha256: str) -> str:
+    """Return the command that makes an archive of a part if it is whole, or else removes it.
+
+    Where there is an archive, no parts are needed any more, whoever writes to them.
+    """
     begun, whole = render([part]), render([path])
-    # Checked and named is a copy: somebody else may still have the part open, to write to it.
-    copy = render([f"{path}.{os.urandom(8).hex()}.tmp"])
     return (
-        f"if [ ! -f {whole} ]; then cp {begun} {copy} 2>/dev/null; "
-        f"sum=$( (sha256sum < {copy} || shasum -a 256 < {copy} || openssl dgst -sha256 -r "
-        f"< {copy}) 2>/dev/null | cut -c 1-64); "
-        f'if [ "$sum" = {sha256} ]; then mv {copy} {whole}; fi; fi; '
-        f"rm -f {begun} {copy}; if [ -f {whole} ]; then echo whole; else echo broken; fi"
+        f"if [ ! -f {whole} ]; then "
+        f"sum=$( (sha256sum < {begun} || shasum -a 256 < {begun} || openssl dgst -sha256 -r "
+        f"< {begun}) 2>/dev/null | cut -c 1-64); "
+        f'if [ "$sum" = {sha256} ]; then mv {begun} {whole}; fi; fi; '
+        f"if [ -f {whole} ]; then rm -f {whole}.*.part; echo whole; "
+        f"else rm -f {begun} {render([beginning])}; echo broken; fi"
     )
 
 
@@ -98,7 +128,7 @@ def upload(
 ) -> None:
     """Stream an archive into the input of a command, or into a function that reads a file.
 
-    On a terminal, a bar shows how far it is if it takes long.
+    What takes long is shown: by a bar on a terminal, elsewhere by a line now and then.
 
     Raises:
         PackagingError: the command failed.
@@ -112,11 +142,11 @@ def upload(
 
 @contextmanager
 def opened(archive: Path, *, label: str = "", offset: int = 0) -> Iterator[BinaryIO]:
-    """Give an archive as a file to read; on a terminal, how much has been read is shown."""
+    """Give an archive as a file to read; how much of it has been read is shown if that is slow."""
     size_bytes = archive.stat().st_size
-    with archive.open("rb") as file, _bar(label or archive.name, size_bytes, offset) as advance:
+    with archive.open("rb") as file, _shown(label or archive.name, size_bytes) as moved:
         file.seek(offset)
-        with io.BufferedReader(_Watched(file, advance), _PIECE_BYTES) as stream:
+        with io.BufferedReader(_Watched(file, moved), _PIECE_BYTES) as stream:
             yield stream
 
 
@@ -138,41 +168,57 @@ def _into_command(stream: BinaryIO, command: Sequence[str], archive: Path) -> No
 
 
 class _Watched(io.RawIOBase):
-    """A file that says how much was read of it."""
+    """A file that says where it is read."""
 
-    def __init__(self, file: BinaryIO, advance: Callable[[int], None]) -> None:
+    def __init__(self, file: BinaryIO, moved: Callable[[int], None]) -> None:
         self._file = file
-        self._advance = advance
+        self._moved = moved
 
     def readable(self) -> bool:
         return True
 
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
     def readinto(self, buffer: Buffer) -> int:
         count = cast("io.BufferedReader", self._file).readinto(buffer)
-        self._advance(count)
+        self._moved(self._file.tell())
         return count
 
 
 @contextmanager
-def _bar(label: str, size_bytes: int, offset: int) -> Iterator[Callable[[int], None]]:
-    """Give a function to be told of progress; it draws only what takes long, on a terminal."""
+def _shown(label: str, size_bytes: int) -> Iterator[Callable[[int], None]]:
+    """Give a function to be told how far it is; only what takes long is shown."""
     if not sys.stderr.isatty():
-        yield lambda count: None
+        yield _lines(label, size_bytes)
         return
     begin = time.monotonic()
-    done = offset
     with ExitStack() as shown:
         update: Callable[[int], None] | None = None
 
-        def advance(count: int) -> None:
-            nonlocal done, update
-            done += count
+        def moved(done: int) -> None:
+            nonlocal update
             if update is None and time.monotonic() - begin > _PATIENCE_S:
                 update = _drawn(shown, label, size_bytes)
             if update:
                 update(done)
 
-        yield advance
+        yield moved
+
+
+def _lines(label: str, size_bytes: int) -> Callable[[int], None]:
+    due = time.monotonic() + _REPORT_S
+
+    def moved(done: int) -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + _REPORT_S
+            log.info("%s: %.0f of %.0f MB so far", label, done / 1e6, size_bytes / 1e6)
+
+    return moved
 
 
 def _drawn(shown: ExitStack, label: str, size_bytes: int) -> Callable[[int], None]:

@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 import time
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, BinaryIO, cast
 
 from nemo_run._shell import render
 from nemo_run.core.tunnel._connection import Connection
@@ -100,6 +100,28 @@ def read(connection: Connection, remote: str, offset: int, limit: int) -> bytes:
         return said.partition(MARK)[2]
 
     return connection.perform(once, repeatable=True)
+
+
+def feed(connection: Connection, text: str, stream: BinaryIO) -> None:
+    """Run a command with what a file holds, from where it is, as its input; that may take long.
+
+    Raises:
+        BackendError: the command failed.
+        ConnectionLostError: the connection broke on the way, and the command may have got a part.
+    """
+    begin = stream.tell()
+
+    def once() -> None:
+        stream.seek(begin)  # where it did not start, something may have been read all the same
+        with tempfile.TemporaryFile() as errors:
+            with (
+                connection.open(text, stdin=subprocess.PIPE, stderr=errors) as process,
+                cast("IO[bytes]", process.stdin) as sink,
+            ):
+                shutil.copyfileobj(stream, sink, BLOCK_BYTES)
+            _check(connection, process, errors, "send a file to a command")
+
+    connection.perform(once)
 
 
 def _put_file(connection: Connection, local: Path, remote: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from nemo_run._home import get_nemorun_home
 from nemo_run._shell import render
@@ -148,6 +148,13 @@ class Tunnel(ABC, ConfigurableMixin):
     @abstractmethod
     def read(self, remote_path: str, offset: int = 0, limit: int = BLOCK_BYTES) -> bytes:
         """Return up to ``limit`` bytes of a file from ``offset`` on; none if it is not there."""
+
+    def send(self, command: Command, stream: BinaryIO) -> None:
+        """Run a command with what a file holds, from where it is, as its input.
+
+        It may take as long as it takes; raises as `run` does.
+        """
+        self.run(command, input=stream.read())
 
     @abstractmethod
     def follow(
@@ -312,6 +319,10 @@ class SSHTunnel(Tunnel):
     def read(self, remote_path: str, offset: int = 0, limit: int = BLOCK_BYTES) -> bytes:
         """Return up to ``limit`` bytes of a file from ``offset`` on; none if it is not there."""
         return _transfer.read(self._connection, remote_path, offset, limit)
+
+    def send(self, command: Command, stream: BinaryIO) -> None:
+        """Run a command with what a file holds as its input, as one stream: see `Tunnel.send`."""
+        _transfer.feed(self._connection, as_text(command), stream)
 
     def follow(
         self, remote_path: str, *, offset: int = 0, ended: Callable[[], bool]

@@ -9,20 +9,23 @@ import re
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
 from torchx.specs import AppState
 
 from nemo_run import _shell
 from nemo_run._clients._slurm_remote import LogRequest
-from nemo_run._clients.slurm import Answer, Slurm
+from nemo_run._clients.slurm import BACKEND, Answer, Slurm
 from nemo_run._records import JobRef
 from nemo_run.core.tunnel.client import LocalTunnel, SSHTunnel
-from nemo_run.exceptions import BackendError
+from nemo_run.exceptions import BackendError, ConnectionLostError, PackagingError
 from nemo_run.run.torchx_backend.schedulers._slurm_logs import LAST_BYTES, Logs, natural, pattern
 from nemo_run.run.torchx_backend.schedulers.api import JobStatus, LogQuery
 
 log = logging.getLogger(__name__)
+
+# Of an archive; each goes on where the one before broke off.
+_SENDING_TRIES = 5
 
 _FAILED_TASK = re.compile(
     r"^srun: error: (?P<node>\S+): tasks? (?P<rank>\d+)(?P<more>[\d,-]*): (?P<how>.+)$",
@@ -72,6 +75,38 @@ class _TunnelShell:
         line = _shell.render(["sh", "-c", command])
         done = self.tunnel.run(line, hide=True, warn=True, input=stdin, timeout=timeout_s)
         return Answer(done.exited, done.stdout, done.stderr)
+
+    def send(self, local: Path, remote: str) -> None:
+        from nemo_run.core.packaging._delivery import deliver
+        from nemo_run.core.packaging._store import StagedCode
+
+        directory, _, name = remote.rpartition("/")
+        staged = StagedCode(local, name.partition(".")[0], local.stat().st_size)
+        label = f"code to {self.tunnel.host}"
+        for left in reversed(range(_SENDING_TRIES)):
+            try:
+                deliver(staged, _FarEnd(self.tunnel), directory, label=label)
+            except ConnectionLostError as err:
+                if not left:
+                    raise
+                log.info("%s; going on where it broke off", err)
+            except PackagingError as err:
+                raise BackendError(str(err), backend=BACKEND, operation="transfer") from err
+            else:
+                return
+
+
+@dataclass(frozen=True)
+class _FarEnd:
+    """The other end of a tunnel. Whatever the login shell is, ours is POSIX."""
+
+    tunnel: SSHTunnel | LocalTunnel
+
+    def run(self, command: str) -> str:
+        return self.tunnel.run(["sh", "-c", command]).stdout
+
+    def send(self, command: str, stream: BinaryIO) -> None:
+        self.tunnel.send(["sh", "-c", command], stream)
 
 
 class SubmittedJob:

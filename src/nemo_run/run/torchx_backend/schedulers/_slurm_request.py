@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -124,7 +123,7 @@ def submission(request: SlurmBatchRequest) -> Submission:
         argv=[*request.launch_cmd, *_tag(request), script],
         files=files,
         archive=path,
-        read_archive=archive.read_bytes,
+        local_archive=archive,
     )
 
 
@@ -135,10 +134,11 @@ def _archive(executor: SlurmExecutor) -> tuple[Path, str]:
         return archive, ""
     if Path(executor.job_dir) == Path(executor.remote_dir):
         return archive, str(archive)
+    from nemo_run.core.packaging._store import hash_of
+
     # By its hash: the next job with the same code finds it there.
-    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
     base = PurePosixPath(executor.tunnel.job_dir).parent.parent
-    return archive, str(base / ".archives" / f"{digest}.tar.gz")
+    return archive, str(base / ".archives" / f"{hash_of(archive)}.tar.gz")
 
 
 def _tag(request: SlurmBatchRequest) -> list[str]:
