@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -11,11 +12,14 @@ from typing import Any
 
 import pytest
 from tests.contract.backends import DGXCloudCluster
+from tests.contract.repositories import odd_tree, read_tree, write_tree
 from tests.emulators.runai import RunaiEmulator
 from tests.integration.dgxcloud.settings import from_the_cluster
 from torchx.specs import AppState
 
+import nemo_run as run
 from nemo_run.core.execution.dgxcloud import DGXCloudExecutor
+from nemo_run.core.packaging._staging import stage
 from nemo_run.exceptions import ConfigError, SubmitError
 
 pytestmark = pytest.mark.slow
@@ -160,6 +164,65 @@ class TestThroughAWorkspace:
         (job,) = emulator.jobs()
         assert all(pod.gone for pod in job.pods)
         assert cluster.lines(app_id) == ["up\n"]
+
+
+class TestCode:
+    """What a packager takes along travels as its archive, and is kept on the volume by its hash."""
+
+    @pytest.fixture(autouse=True)
+    def tree(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        tree = tmp_path / "tree"
+        write_tree(tree, odd_tree())
+        (tree / "empty dir").mkdir()
+        monkeypatch.chdir(tree)
+        return tree
+
+    def ran(self, cluster: DGXCloudCluster, name: str, task: str, **settings: Any) -> str:
+        """Run a task with the code of today; return its log."""
+        executor = cluster.assigned(name, packager=run.SnapshotPackager(), **settings)
+        executor.package(executor.packager, name)
+        assert isinstance(executor, DGXCloudExecutor)
+        app_id = schedule(cluster, executor, task)
+        assert cluster.wait(app_id).state is AppState.SUCCEEDED
+        return "".join(cluster.lines(app_id))
+
+    @pytest.mark.parametrize("mounted", [False, True])
+    def test_it_arrives_as_it_is(
+        self, cluster: DGXCloudCluster, emulator: RunaiEmulator, mounted: bool
+    ) -> None:
+        settings = from_the_cluster(emulator) if mounted else {}
+        assert self.ran(cluster, "job", "./run.sh", **settings) == "hi\n"
+        (code,) = (path for path in emulator.volume("work").rglob("code") if path.is_dir())
+        assert read_tree(code) == odd_tree()
+        assert (code / "empty dir").is_dir()
+
+    def test_what_the_volume_has_is_not_sent_again(
+        self, cluster: DGXCloudCluster, emulator: RunaiEmulator, tree: Path, tmp_path: Path
+    ) -> None:
+        assert self.ran(cluster, "first", "./run.sh") == "hi\n"
+        (kept,) = emulator.volume("work").rglob(".dgx_cloud/archives/*")
+        # Nobody could tell where it came from, were it the same.
+        (tree / "run.sh").write_text("#!/bin/sh\necho kept\n")
+        other = stage(run.SnapshotPackager(), str(tmp_path / "other"), "other")
+        assert other is not None
+        kept.unlink()
+        shutil.copy(other.archive, kept)
+        (tree / "run.sh").write_text("#!/bin/sh\necho hi\n")
+        assert self.ran(cluster, "second", "./run.sh") == "kept\n"
+        assert list(kept.parent.iterdir()) == [kept]
+
+    def test_what_an_attempt_that_broke_off_has_left_is_gone_on_with(
+        self, cluster: DGXCloudCluster, emulator: RunaiEmulator, tree: Path
+    ) -> None:
+        (tree / "large").write_bytes(os.urandom(3_000_000))
+        staged = stage(run.SnapshotPackager(), str(tree.parent / "other"), "other")
+        assert staged is not None
+        archives = emulator.volume("work") / "nemo_run" / ".dgx_cloud" / "archives"
+        archives.mkdir(parents=True)
+        part = archives / f"{staged.sha256}.tar.gz.0.part"
+        part.write_bytes(staged.archive.read_bytes()[:2_000_000])
+        assert self.ran(cluster, "job", "wc -c < large") == "3000000\n"
+        assert [path.name for path in archives.iterdir()] == [f"{staged.sha256}.tar.gz"]
 
 
 class TestWrittenOnce:

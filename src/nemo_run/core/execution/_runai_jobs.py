@@ -20,7 +20,7 @@ from nemo_run._clients.runai import (
 )
 from nemo_run.core.execution import _runai_payloads as payloads
 from nemo_run.core.execution._runai_site import Site, stored_secret
-from nemo_run.core.execution._runai_volume import Item, Volume
+from nemo_run.core.execution._runai_volume import Code, Item, Volume
 from nemo_run.exceptions import (
     BackendError,
     BackendUnavailableError,
@@ -117,6 +117,7 @@ def submit(
         volume_of(executor, site).put(
             [Item(path=executor.place, source=Path(executor.job_dir))],
             last=Item(path=script_path(executor, name), text=script),
+            code=_code(executor),
         )
     except SubmitError:
         raise
@@ -129,6 +130,18 @@ def submit(
         raise
     except BackendError as err:
         raise _refused(name, err) from err
+
+
+def _code(executor: DGXCloudExecutor) -> Code | None:
+    """Return what the code of a job came in, if that is an archive that we keep."""
+    # One that was not assigned to a job has no name.
+    archive = Path(executor.job_dir) / f"{getattr(executor, 'job_name', '')}.tar.gz"
+    if not archive.is_file():
+        return None
+    from nemo_run.core.packaging._store import find, hash_of
+
+    kept = find(hash_of(archive))
+    return Code(archive=kept, path=f"{executor.pvc_job_dir}/code") if kept else None
 
 
 def _refused(name: str, err: BackendError, *, hint: str = "") -> SubmitError:

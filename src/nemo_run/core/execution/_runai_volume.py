@@ -9,6 +9,7 @@ size is not limited. From a pod that has the volume, they are copied.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import tarfile
 import tempfile
@@ -16,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
 
 from nemo_run._clients.http import Conflict
 from nemo_run._clients.kube import Kube
@@ -27,8 +28,12 @@ from nemo_run.exceptions import (
     BackendError,
     BackendUnavailableError,
     JobNotFoundError,
+    PackagingError,
     SubmitError,
 )
+
+if TYPE_CHECKING:
+    from nemo_run.core.packaging._store import StagedCode
 
 log = logging.getLogger(__name__)
 
@@ -53,9 +58,21 @@ class Item:
     mode: int = 0o600
 
 
+@dataclass(frozen=True, kw_only=True)
+class Code:
+    """The archive that a directory, which ``path`` is to be on the volume, was unpacked from."""
+
+    archive: StagedCode
+    path: str
+
+
 class Volume(Protocol):
-    def put(self, items: Sequence[Item], *, last: Item | None = None) -> None:
+    def put(
+        self, items: Sequence[Item], *, last: Item | None = None, code: Code | None = None
+    ) -> None:
         """Write all items in one go; files that are there are replaced, not changed.
+
+        Of a directory in them that is ``code``, only the archive has to travel, and only once.
 
         ``last``, a text, is written whole when all else is there. If it is there already, nothing
         is done: somebody was here before, and a job may be using what they wrote.
@@ -70,7 +87,9 @@ class Volume(Protocol):
 class MountedVolume:
     """A volume that is a directory here."""
 
-    def put(self, items: Sequence[Item], *, last: Item | None = None) -> None:
+    def put(
+        self, items: Sequence[Item], *, last: Item | None = None, code: Code | None = None
+    ) -> None:
         if last is not None and Path(last.path).exists():
             return
         for item in (*items, *([last] if last else [])):
@@ -149,28 +168,47 @@ class WorkspaceVolume:
         self._patience_s = patience_s
         self._prefix = payloads.mover_prefix(pvcs, security)
         self._used = str(PurePosixPath(home) / ".dgx_cloud" / self._prefix)
+        self._archives = str(PurePosixPath(home) / ".dgx_cloud" / "archives")
 
-    def put(self, items: Sequence[Item], *, last: Item | None = None) -> None:
+    def put(
+        self, items: Sequence[Item], *, last: Item | None = None, code: Code | None = None
+    ) -> None:
         # The end of the input cannot be told, hence the count.
-        extract = '[ -e "$3" ] || { head -c "$2" | tar -xzof - -C /; }'
+        steps = ['head -c "$2" | tar -xzof - -C /']
         seal = ""
+        if code is not None:
+            steps.append('mkdir -p "$5" && tar -xzof "$4" -C "$5"')
         if last is not None:
-            extract = '[ -e "$3" ] || { head -c "$2" | tar -xzof - -C / && mv "$3.part" "$3"; }'
+            steps.append('mv "$3.part" "$3"')
             seal = last.path
             items = [*items, replace(last, path=f"{seal}.part")]
+        extract = f'[ -e "$3" ] || {{ {" && ".join(steps)}; }}'
         with tempfile.TemporaryFile() as archive:
-            _pack(items, archive)
+            _pack(items, archive, without=code.path if code is not None else "")
             size = archive.tell()
             if size > _BLOCK:
                 log.info("sending %.0f MB to project %s", size / 1e6, self._project.name)
 
             def attempt(pod: Pod) -> None:
+                args = [str(size), seal]
+                if code is not None:
+                    args += [self._delivered(pod, code.archive), code.path]
                 archive.seek(0)
                 sent = _progress(iter(lambda: archive.read(_BLOCK), b""), size, self._project.name)
-                for _ in self._run(pod, extract, str(size), seal, stdin=sent):
+                for _ in self._run(pod, extract, *args, stdin=sent):
                     pass
 
             self._with_pod(attempt)
+
+    def _delivered(self, pod: Pod, archive: StagedCode) -> str:
+        """Return where an archive is on the volume, brought there if it was not."""
+        from nemo_run.core.packaging._delivery import deliver
+
+        label = f"code to {self._project.name}"
+        try:
+            return deliver(archive, _PodEnd(self, pod), self._archives, label=label)
+        except PackagingError as err:
+            raise SubmitError(str(err), backend=BACKEND, operation="stage") from err
 
     def read(self, directory: str, pattern: str, start: int = 0) -> Iterator[bytes]:
         show = (
@@ -269,12 +307,34 @@ class WorkspaceVolume:
             ) from err
 
 
-def _pack(items: Sequence[Item], target: Any) -> None:
+@dataclass(frozen=True)
+class _PodEnd:
+    """A pod as the far side of a delivery."""
+
+    volume: WorkspaceVolume
+    pod: Pod
+
+    def run(self, command: str) -> str:
+        # In a shell of its own, which it may leave.
+        return b"".join(self.volume._run(self.pod, f"({command})")).decode()
+
+    def send(self, command: str, stream: BinaryIO) -> None:
+        begin = stream.tell()
+        size_bytes = stream.seek(0, os.SEEK_END) - begin
+        stream.seek(begin)
+        blocks = iter(lambda: stream.read(_BLOCK), b"")
+        script = f'head -c "$2" | ({command})'
+        for _ in self.volume._run(self.pod, script, str(size_bytes), stdin=blocks):
+            pass
+
+
+def _pack(items: Sequence[Item], target: Any, *, without: str = "") -> None:
+    """Pack items; ``without`` is the path of a directory on the volume that is left out."""
     with tarfile.open(fileobj=target, mode="w:gz", compresslevel=1) as archive:
         for item in items:
             name = item.path.lstrip("/")
             if item.source is not None:
-                _add_directory(archive, item.source, name)
+                _add_directory(archive, item.source, name, without.lstrip("/"))
                 continue
             data = item.text.encode()
             entry = tarfile.TarInfo(name)
@@ -285,12 +345,12 @@ def _pack(items: Sequence[Item], target: Any) -> None:
                 archive.addfile(entry, file)
 
 
-def _add_directory(archive: tarfile.TarFile, directory: Path, name: str) -> None:
+def _add_directory(archive: tarfile.TarFile, directory: Path, name: str, without: str) -> None:
     archive.add(directory, name, recursive=False)
     left_out = _archives_of(directory)
     children = sorted(child.name for child in directory.iterdir())
     for child in children:
-        if child not in left_out(str(directory), children):
+        if child not in left_out(str(directory), children) and f"{name}/{child}" != without:
             archive.add(directory / child, f"{name}/{child}")
 
 
