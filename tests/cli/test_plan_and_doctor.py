@@ -76,14 +76,22 @@ def test_a_broken_workspace_and_a_home_in_the_way_are_found(nemorun: Command, he
 
 def test_executors_join_with_one_method() -> None:
     class Cloud(LocalExecutor):
-        def check(self):
+        def diagnose(self):
             yield Finding("credentials", "failed", "expired", "Log in again.")
 
     class Silent:
         pass
 
+    class Broken(LocalExecutor):
+        def diagnose(self):
+            raise KeyError("it is not ready")
+
     assert [f.verdict for f in executor_findings(Cloud())] == ["ok", "failed"]
-    assert [f.verdict for f in executor_findings(Silent())] == ["ok", "warning"]
+    assert [f.verdict for f in executor_findings(Silent())] == ["ok", "unknown"]
+    assert [f.detail for f in executor_findings(Broken())] == [
+        "Broken",
+        "KeyError: 'it is not ready'",
+    ]
 
 
 def test_versions_are_compared_by_their_numbers() -> None:

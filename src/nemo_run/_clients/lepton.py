@@ -232,6 +232,11 @@ class Lepton:
             f"Known: {known}."
         )
 
+    def secrets(self) -> list[str]:
+        """Return the names of the workspace's secrets."""
+        found = self._call("status", lambda: self._api.secret.list_all())
+        return sorted(str(secret.name) for secret in found)
+
     def nodes(self, group_id: str) -> list[str]:
         """Return the ids of the nodes that are in a group now."""
         found = self._call("submit", lambda: self._api.nodegroup.list_nodes(group_id))

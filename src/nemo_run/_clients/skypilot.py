@@ -315,6 +315,17 @@ def download_managed(job_id: int, directory: Path) -> None:
     _keep(next(iter(paths.values()), None), directory)
 
 
+def server() -> str:
+    """Return which API server answers, without starting one.
+
+    Raises:
+        BackendUnavailableError: none does.
+    """
+    with asking("look at the API server"), muted():
+        info = sdk().api_info()
+    return f"{_get(info, 'version')}, API version {_get(info, 'api_version')}"
+
+
 def _call(verb: str, **arguments: Any) -> str:
     with asking(verb):
         return str(getattr(sdk(), verb)(**arguments))

@@ -11,12 +11,12 @@ from typing import Any
 
 from nemo_run._home import get_nemorun_home
 from nemo_run.cli._experiments._arguments import Parser, as_json
-from nemo_run.cli._screen import GREEN, RED, YELLOW, Screen, one_line
+from nemo_run.cli._screen import DIM, GREEN, RED, YELLOW, Screen, one_line
 from nemo_run.core.execution.checks import Checkable, Finding
 from nemo_run.exceptions import ConfigError, NemoRunError
 from nemo_run.package_info import __version__
 
-_COLOURS = {"ok": GREEN, "warning": YELLOW, "failed": RED}
+_COLOURS = {"ok": GREEN, "unknown": DIM, "warning": YELLOW, "failed": RED}
 _LOW_SPACE_BYTES = 1 << 30
 # What each extra installs, by the names of distributions.
 _EXTRAS = {
@@ -178,6 +178,9 @@ def executor_findings(executor: Any) -> Iterator[Finding]:
         return
     yield Finding("executor", "ok", type(executor).__name__)
     if not isinstance(executor, Checkable):
-        yield Finding("checks", "warning", f"{type(executor).__name__} cannot be checked.")
+        yield Finding("checks", "unknown", f"{type(executor).__name__} does not say more.")
         return
-    yield from executor.check()
+    try:
+        yield from executor.diagnose()
+    except Exception as err:  # noqa: BLE001 - a third party's executor must not stop the others
+        yield Finding("checks", "failed", f"{type(err).__name__}: {err}")

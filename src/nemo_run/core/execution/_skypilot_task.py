@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,6 +19,8 @@ from nemo_run.exceptions import ConfigError
 
 if TYPE_CHECKING:
     import sky
+
+    from nemo_run.core.execution.checks import Finding
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +119,12 @@ class SkypilotTask(Executor):
             )
         if self.num_nodes < 1:
             raise ConfigError(f"num_nodes={self.num_nodes} would run nowhere. Use at least 1.")
+
+    def diagnose(self) -> Iterator[Finding]:
+        """Yield whether SkyPilot is there and takes the resources that are asked for."""
+        from nemo_run.core.execution._skypilot_checks import diagnose
+
+        return diagnose(self)
 
     @property
     def workdir(self) -> str:

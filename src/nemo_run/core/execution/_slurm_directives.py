@@ -164,7 +164,7 @@ def dependency(executor: SlurmExecutor) -> list[str]:
 
 def _blocks(request: SlurmBatchRequest) -> list[dict[str, Any]]:
     executor = request.executor
-    common = _of_executor(executor)
+    common = of_executor(executor)
     common["ntasks_per_node"] = executor.tasks_per_node()
     if executor.time_limit_s is not None:
         # Slurm counts in minutes, and is only to step in where our own limit cannot.
@@ -188,7 +188,8 @@ def _blocks(request: SlurmBatchRequest) -> list[dict[str, Any]]:
     ]
 
 
-def _of_executor(executor: SlurmExecutor) -> dict[str, Any]:
+def of_executor(executor: SlurmExecutor) -> dict[str, Any]:
+    """Return the fields of an executor that are options of ``sbatch``, by name."""
     values: Mapping[str, Any] = vars(executor)
     return {
         key: values[key]

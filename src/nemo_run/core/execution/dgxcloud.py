@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path, PurePosixPath
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from nemo_run._clients.runai import Kind, RunAI
     from nemo_run.config import Config
+    from nemo_run.core.execution.checks import Finding
 
 logger = logging.getLogger(__name__)
 
@@ -176,6 +177,12 @@ class DGXCloudExecutor(Executor):
                 "FaultTolerance(max_restarts=...)."
             )
         self._check_volume()
+
+    def diagnose(self) -> Iterator[Finding]:
+        """Yield whether Run:ai knows us and the project, and whether the cluster lets us in."""
+        from nemo_run.core.execution._runai_checks import diagnose
+
+        return diagnose(self)
 
     def nnodes(self) -> int:
         return self.nodes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -28,6 +28,7 @@ from nemo_run.exceptions import (
 
 if TYPE_CHECKING:
     from nemo_run._clients.lepton import Job, Lepton
+    from nemo_run.core.execution.checks import Finding
 
 logger = logging.getLogger(__name__)
 
@@ -146,6 +147,12 @@ class LeptonExecutor(Executor):
                 f"nemo_run_dir {self.nemo_run_dir!r} is on no mount of the LeptonExecutor "
                 f"({known}), so that jobs would not find their files. Put it below a mount_path."
             )
+
+    def diagnose(self) -> Iterator[Finding]:
+        """Yield whether the workspace lets us in and has what the settings name."""
+        from nemo_run.core.execution._lepton_checks import diagnose
+
+        return diagnose(self)
 
     def job_spec(self, environment: Mapping[str, str]) -> dict[str, Any]:
         """Return the specification of a job, but for the id of its node group."""

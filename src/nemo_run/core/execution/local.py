@@ -94,7 +94,7 @@ class LocalExecutor(Executor):
             wanted.append(SlotRequest.jobs(self.jobs_at_a_time))
         return tuple(wanted)
 
-    def check(self) -> Iterator[Finding]:
+    def diagnose(self) -> Iterator[Finding]:
         """Yield whether this machine has what is asked for."""
         try:
             self.slots(os.environ)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -30,6 +30,8 @@ from nemo_run.exceptions import ConfigError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from nemo_run.core.execution.checks import Finding
 
 STATE_DIR = ".nemo_run"
 """Below the job directory on the cluster: what we keep there about each submission."""
@@ -366,6 +368,12 @@ class SlurmExecutor(Executor):
     def parse_deps(self) -> list[str]:
         """Return the numbers of the jobs that Slurm lets end first."""
         return [handle.rpartition("/")[2].partition("@")[0] for handle in self.dependencies]
+
+    def diagnose(self) -> Iterator[Finding]:
+        """Yield whether the cluster can be reached and would take a job like this."""
+        from nemo_run.core.execution._slurm_checks import diagnose
+
+        return diagnose(self)
 
     # By hand, on a cluster.
 
