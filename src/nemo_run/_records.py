@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -295,6 +295,14 @@ class JobStore:
                 log.warning("left out a record: %s", err)
         records.sort(key=lambda record: (record.submitted_at, record.app_id), reverse=True)
         yield from records
+
+    def schedulers(self) -> Sequence[str]:
+        """Return the names of the schedulers that have records here."""
+        home = Path(get_nemorun_home()) if self._home is None else self._home
+        try:
+            return sorted(path.name for path in (home / "jobs").iterdir() if path.is_dir())
+        except OSError:
+            return []
 
     def path(self, app_id: str, scheduler: str) -> Path:
         """Return the file a job is recorded in, whether or not it is there."""

@@ -101,9 +101,10 @@ def test_an_experiment_is_found_by_id_beginning_title_handle_and_latest(
 ) -> None:
     newest, bad, oldest = experiment("list", "--ids").lines
     handle = experiment("show", bad, "--json").json()["jobs"][0]["handles"][0]
+    app_id = handle.rpartition("/")[2]
     found = {
         word: experiment("status", word, "--json").json()["id"]
-        for word in (oldest, oldest[:-3], "good", "bad", "ba", handle, "latest")
+        for word in (oldest, oldest[:-3], "good", "bad", "ba", handle, app_id, "latest")
     }
     assert found == {
         oldest: oldest,
@@ -112,6 +113,7 @@ def test_an_experiment_is_found_by_id_beginning_title_handle_and_latest(
         "bad": bad,
         "ba": bad,
         handle: bad,
+        app_id: bad,
         "latest": newest,
     }
 

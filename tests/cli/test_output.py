@@ -46,15 +46,22 @@ def test_the_help_of_experiment_commands(nemorun: Command) -> None:
     check("experiment-logs-help", nemorun("experiment", "logs", "--help").out)
 
 
+HELPS = [
+    *(["experiment", name] for name in _experiments.COMMANDS),
+    *([], ["experiment"], ["plan"], ["doctor"]),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", _experiments.COMMANDS)
-def test_every_help_fits_a_screen_and_has_an_example(nemorun: Command, name: str) -> None:
-    for width in ("80", "40"):
-        result = nemorun("experiment", name, "--help", env={"COLUMNS": width})
+@pytest.mark.parametrize("words", HELPS, ids=lambda words: " ".join(words) or "nemorun")
+def test_every_help_fits_a_screen_and_has_an_example(nemorun: Command, words: list[str]) -> None:
+    for width in (80, 40):
+        result = nemorun(*words, "--help", env={"COLUMNS": str(width)})
         assert result.code == 0
-        assert "Example:" in result.out
-        assert max(map(len, result.lines)) <= int(width) or width == "40"
-    assert len(nemorun("experiment", name, "--help").lines) < SCREEN_LINES
+        text, _, example = result.out.partition("Example:\n")
+        assert example, "which is one line, to be copied"
+        assert max(map(len, text.splitlines())) <= width
+    assert len(nemorun(*words, "--help").lines) < SCREEN_LINES
 
 
 def test_the_help_of_a_script(fit: Command) -> None:

@@ -142,24 +142,23 @@ def groups() -> dict[str, str]:
 
 def _print_help(program: str) -> None:
     screen = Screen()
-    screen.print(f"Usage: {program} [--lazy] COMMAND [WORDS ...]")
+    screen.usage(f"Usage: {program} [--lazy] COMMAND [WORDS ...]")
     screen.print()
-    screen.print("  Configure a machine-learning task once and run it anywhere.")
+    screen.paragraph("Configure a machine-learning task once and run it anywhere.")
     screen.print()
     screen.heading("Commands:")
     rows = [(name, builtin.help) for name, builtin in COMMANDS.items()]
     rows += [(name, f"[Module] {name}") for name in groups()]
-    _print_rows(screen, rows)
+    screen.rows(rows)
     screen.print()
     screen.heading("Options:")
-    _print_rows(
-        screen,
+    screen.rows(
         [
             ("--lazy", "leave reading a task's code to where it runs"),
             ("--verbose, -v", "full tracebacks"),
             ("--version", "print the version"),
             ("--help, -h", "this text; also after a command"),
-        ],
+        ]
     )
     screen.print()
     screen.heading("Example:")
@@ -168,7 +167,7 @@ def _print_help(program: str) -> None:
 
 def _print_group(found: Mapping[str, Any], program: str) -> None:
     screen = Screen()
-    screen.print(f"Usage: {program} COMMAND [OPTIONS] [KEY=VALUE ...]")
+    screen.usage(f"Usage: {program} COMMAND [OPTIONS] [KEY=VALUE ...]")
     screen.print()
     screen.heading("Commands:")
     rows = []
@@ -178,16 +177,7 @@ def _print_group(found: Mapping[str, Any], program: str) -> None:
         else:
             about = entry.help_str.partition("\n\n")[2].partition("\n")[0]
             rows.append((name, f"[Entrypoint] {about or name}"))
-    _print_rows(screen, rows)
-
-
-def _print_rows(screen: Screen, rows: Sequence[tuple[str, str]]) -> None:
-    from nemo_run.cli._screen import cut
-
-    width = max((len(name) for name, _ in rows), default=0)
-    for name, about in rows:
-        line = f"  {name:<{width}}  {about}".rstrip()
-        screen.print(cut(line, screen.width) if screen.width else line)
+    screen.rows(rows)
 
 
 def program_name(called: str) -> str:

@@ -17,12 +17,11 @@ from nemo_run.cli._factories import names_for
 from nemo_run.cli._hints import UNANNOTATED, hint_for, parameters, type_name
 from nemo_run.cli._options import RUN_OPTIONS, Option
 from nemo_run.cli._registry import factories
-from nemo_run.cli._screen import BOLD, Screen, two_columns
+from nemo_run.cli._screen import DEFAULT_WIDTH, Screen, two_columns
 from nemo_run.cli._slots import empty_config
 from nemo_run.config import get_type_namespace
 
 _MAX_DEPTH = 3
-_DEFAULT_WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def print_help(entrypoint: Entrypoint, program: str, screen: Screen, *, docs: bo
     help = _Help(screen)
     takes = "[KEY=VALUE ...]" if list(arguments_of(entrypoint.fn)) else ""
     options = "[OPTIONS] " if entrypoint.enable_executor else ""
-    help.line(f"{screen.style('Usage:', BOLD)} {program} {options}{takes}".rstrip())
+    screen.usage(f"Usage: {program} {options}{takes}".rstrip())
     described = entrypoint.help_str.partition("\n\n")[2]
     if described:
         help.line()
@@ -103,7 +102,7 @@ def print_help(entrypoint: Entrypoint, program: str, screen: Screen, *, docs: bo
 class _Help:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._width = screen.width or _DEFAULT_WIDTH
+        self._width = screen.width or DEFAULT_WIDTH
 
     def line(self, text: str = "") -> None:
         self._screen.print(text)

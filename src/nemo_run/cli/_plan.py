@@ -12,19 +12,11 @@ from nemo_run.cli._options import wants_help
 from nemo_run.cli._screen import Screen
 from nemo_run.exceptions import ConfigError
 
-_HELP = """Usage: {program} SCRIPT.py|GROUP COMMAND [OPTIONS] [KEY=VALUE ...]
-
-  Show what a command would submit, without submitting it: its arguments, its executor and the
-  requests for the backend. Secrets are hidden. The words are those of the command itself.
-
-Example:
-  {program} train.py net=small_net run.executor=local"""
-
 
 def main(words: Sequence[str], program: str) -> int:
     """Show the plan of a command and return how to exit."""
     if not words or (wants_help(words) and words[0].startswith("-")):
-        Screen().print(_HELP.format(program=program))
+        _print_help(program)
         return 0
     if words[0].endswith(".py"):
         return _plan_script(Path(words[0]), [*words[1:], "--dryrun"])
@@ -37,6 +29,20 @@ def main(words: Sequence[str], program: str) -> int:
             f"{' '.join(words)!r} names neither a script nor a command. See nemorun --help."
         )
     return execute(found, [*rest, "--dryrun"], program=" ".join((program, *path)))
+
+
+def _print_help(program: str) -> None:
+    screen = Screen()
+    screen.usage(f"Usage: {program} SCRIPT.py|GROUP COMMAND [OPTIONS] [KEY=VALUE ...]")
+    screen.print()
+    screen.paragraph(
+        "Show what a command would submit, without submitting it: its arguments, its executor and "
+        "the requests for the backend. Secrets are hidden. The words are those of the command "
+        "itself."
+    )
+    screen.print()
+    screen.heading("Example:")
+    screen.print(f"  {program} train.py net=small_net run.executor=local")
 
 
 def _plan_script(script: Path, words: list[str]) -> int:

@@ -18,6 +18,9 @@ STATE_COLOURS = {
     "UNKNOWN": YELLOW,
 }
 
+DEFAULT_WIDTH = 100
+"""Of texts for people where nobody counts the columns."""
+
 _MIN_WIDTH = 20
 _WORTH_CUTTING = 24
 _GAP = "  "
@@ -61,6 +64,23 @@ class Screen:
     def heading(self, text: str) -> None:
         self.print(self.style(text, BOLD))
 
+    def usage(self, text: str) -> None:
+        """Print how a command is called; what does not fit goes below, further in."""
+        for line in wrapped(text, self.width, below="    "):
+            self.print(line)
+
+    def paragraph(self, text: str) -> None:
+        """Print a text a little in from the margin, its lines as long as fits."""
+        for line in wrapped(text, self.width, before="  ", below="  "):
+            self.print(line)
+
+    def rows(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Print names and what there is to say about each, in two columns."""
+        column = max((len(name) for name, _ in rows), default=0) + len(_GAP)
+        for name, about in rows:
+            for line in two_columns(name, about, self.width or DEFAULT_WIDTH, column):
+                self.print(line)
+
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print rows under a header; cells in the way of a narrow terminal are cut, last first."""
         lines = [header, *([one_line(cell) for cell in row] for row in rows)]
@@ -95,19 +115,33 @@ def _columns(stream: TextIO) -> int:
         return 80
 
 
-def two_columns(left: str, right: str, width: int, column: int) -> list[str]:
-    """Return the lines of an entry of a help text, one below the other on a narrow terminal."""
+def wrapped(text: str, width: int | None, *, before: str = "", below: str = "") -> list[str]:
+    """Return the lines of a text, none of them longer than there is room for."""
+    room = width or DEFAULT_WIDTH
+    if len(before) + len(text) <= room:
+        return [before + text]  # without textwrap, which takes longer to import than to use
     import textwrap
 
-    if width < column + _MIN_WIDTH:
-        below = textwrap.wrap(right, max(width - 6, _MIN_WIDTH - 6))
-        return [f"  {left}", *(f"      {line}" for line in below)]
-    lines = textwrap.wrap(right, width - column - 2) or [""]
+    return textwrap.wrap(
+        text,
+        room,
+        initial_indent=before,
+        subsequent_indent=below,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def two_columns(left: str, right: str, width: int, column: int) -> list[str]:
+    """Return the lines of an entry of a help text, one below the other on a narrow terminal."""
     start = " " * (column + 2)
+    if width < column + _MIN_WIDTH:
+        return [f"  {left}", *wrapped(right, width, before=" " * 6, below=" " * 6)]
     if len(left) >= column:
-        return [f"  {left}", *(start + line for line in lines)]
-    first = f"  {left:<{column}}{lines[0]}".rstrip()
-    return [first, *(start + line for line in lines[1:])]
+        return [f"  {left}", *wrapped(right, width, before=start, below=start)]
+    return [
+        line.rstrip() for line in wrapped(right, width, before=f"  {left:<{column}}", below=start)
+    ]
 
 
 def fitted(widths: Sequence[int], available: int | None) -> list[int]:

@@ -62,15 +62,16 @@ def main(words: Sequence[str], program: str) -> int:
 
 def _print_help(program: str) -> None:
     screen = _screen.Screen()
-    screen.print(f"Usage: {program} COMMAND [EXPERIMENT] [JOB ...] [OPTIONS]")
+    screen.usage(f"Usage: {program} COMMAND [EXPERIMENT] [JOB ...] [OPTIONS]")
     screen.print()
-    screen.print("  An EXPERIMENT is its id, the beginning of it, a title (meaning its last run),")
-    screen.print("  the handle of one of its jobs, or the word latest.")
-    screen.print("  A JOB is its id, the beginning of it, or its number.")
+    screen.paragraph(
+        "An EXPERIMENT is its id, the beginning of it, a title (meaning its last run), the id or "
+        "handle of one of its jobs, or the word latest."
+    )
+    screen.paragraph("A JOB is its id, the beginning of it, or its number.")
     screen.print()
     screen.heading("Commands:")
-    for name, command in COMMANDS.items():
-        screen.print(f"  {name:<8}{command.help}")
+    screen.rows([(name, command.help) for name, command in COMMANDS.items()])
     screen.print()
     screen.heading("Example:")
     screen.print(f"  {program} logs latest -f")

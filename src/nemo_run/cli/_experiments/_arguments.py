@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
-from nemo_run.cli._screen import Screen, two_columns
+from nemo_run.cli._screen import DEFAULT_WIDTH, Screen, two_columns, wrapped
 from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.exceptions import ConfigError
 
-EXPERIMENT_HELP = "id, its beginning, title, handle, or latest"
-_DEFAULT_WIDTH = 100
+EXPERIMENT_HELP = "id, its beginning, title, id or handle of a job, or latest"
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
@@ -30,12 +29,13 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Return a text that fits a screen; the usual one differs from Python to Python."""
-        width = Screen().width or _DEFAULT_WIDTH
+        width = Screen().width or DEFAULT_WIDTH
         words = [action for action in self._actions if not action.option_strings]
         options = [action for action in self._actions if action.option_strings]
         options = [*options[1:], options[0]]  # help comes last
         usage = " ".join(("Usage:", self.prog, *map(_usage, words), "[OPTIONS]"))
-        lines = [usage, "", f"  {self._help}"]
+        lines = wrapped(usage, width, below="    ")
+        lines += ["", *wrapped(self._help, width, before="  ", below="  ")]
         for title, actions in (("Words:", words), ("Options:", options)):
             if actions:
                 lines += ["", title]

@@ -68,18 +68,27 @@ def find(word: str) -> Place:
 
 
 def _by_handle(word: str, known: Sequence[Place]) -> Place:
-    scheduler, _, rest = word.partition("://")
-    if rest:
-        from nemo_run._records import JobStore
-
-        record = JobStore().find(rest.partition("/")[2], scheduler)
-        if record is not None:
-            for place in known:
-                if place.id == record.experiment_id:
-                    return place
+    experiment_id = _experiment_of(word)
+    for place in known:
+        if place.id == experiment_id:
+            return place
     suggestion = did_you_mean(word, [name for place in known for name in (place.id, place.title)])
     hint = suggestion if suggestion.startswith("Did") else "See `nemorun experiment list`."
     raise ExperimentNotFoundError(f"There is no experiment {word!r}. {hint}")
+
+
+def _experiment_of(job: str) -> str | None:
+    """Return the experiment of a job, given its handle or the id it has at its backend."""
+    from nemo_run._records import JobStore
+
+    store = JobStore()
+    scheduler, is_handle, rest = job.partition("://")
+    app_id = rest.partition("/")[2] if is_handle else job
+    for name in [scheduler] if is_handle else store.schedulers():
+        record = store.find(app_id, name)
+        if record is not None:
+            return record.experiment_id
+    return None
 
 
 def find_jobs(words: Sequence[str], ids: Sequence[str]) -> list[int]:
