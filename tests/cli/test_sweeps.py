@@ -15,7 +15,7 @@ import nemo_run as run
 from nemo_run.cli._errors import ArgumentParsingError
 from nemo_run.cli._sweeps import split_axes, values_of
 from nemo_run.exceptions import ConfigError
-from nemo_run.run.sweep import add_sweep, grid, labels
+from nemo_run.run.sweep import add_sweep, cancel, failed, grid, labels, retry, summary
 
 Command = Callable[..., Result]
 
@@ -142,3 +142,52 @@ def test_a_sweep_can_come_from_a_file(fit: Command, here: Path) -> None:
     assert points.out.count('"run_id": 5') == 2
     plan = fit("--sweep-file", "grid.toml", "run_id=1,2", "--sweep", "--dryrun")
     assert (plan.code, plan.lines[0]) == (0, "Sweep fit: 4 jobs over run_id (2)")
+
+
+def flaky(marker: str, x: int = 0) -> None:
+    if x == 2 and not Path(marker).exists():
+        Path(marker).touch()
+        raise SystemExit(1)
+    print("x is", x)
+
+
+@pytest.mark.slow
+def test_from_python_what_failed_is_retried(here: Path) -> None:
+    task = run.Partial(flaky, marker=str(here / "marker"))
+    executor = run.LocalExecutor(env_vars={"PYTHONPATH": str(Path(__file__).parents[2])})
+    with run.Experiment("flaky", executor=executor, clean_mode=True) as experiment:
+        ids = add_sweep(experiment, task, grid({"x": [1, 2, 3]}))
+        experiment.run()
+    first = experiment._id
+    assert summary(experiment) == "3 jobs: 2 SUCCEEDED, 1 FAILED"
+    assert failed(experiment) == [ids[1]]
+    with retry(experiment) as again:
+        again.run()
+    assert summary(again) == "1 job: 1 SUCCEEDED"
+    assert failed(run.Experiment.from_id(first)) == [ids[1]], "the old run stays as it is"
+    with pytest.raises(ConfigError, match="nothing to run again"):
+        retry(again)
+
+
+@pytest.mark.slow
+def test_from_python_a_sweep_is_cancelled_as_a_whole(here: Path) -> None:
+    executor = run.LocalExecutor(jobs_at_a_time=1)
+    with run.Experiment("long", executor=executor, clean_mode=True) as experiment:
+        for number in range(3):
+            experiment.add(run.Script(inline="sleep 600"), name=f"job{number}")
+        experiment.run(detach=True)
+    found = run.Experiment.from_title("long")
+    cancel(found)
+    assert summary(found) == "3 jobs: 3 CANCELLED"
+
+
+@pytest.mark.slow
+def test_a_detached_sweep_is_watched_cancelled_and_retried(fit: Command, nemorun: Command) -> None:
+    place = "run.executor=LocalExecutor(jobs_at_a_time=2)"
+    words = ("net=small_net", "steps=1..4", "--sweep", "--detach", "--yes", place)
+    away = fit(*words, "--name", "away")
+    assert away.code == 0, away.err
+    assert " 4 jobs: " in away.lines[-1]
+    assert nemorun("experiment", "wait", "away").out.endswith(": 4 jobs: 4 SUCCEEDED\n")
+    ended = nemorun("experiment", "cancel", "away", "--all", "--json")
+    assert set(ended.json().values()) == {"SUCCEEDED"}, "what has ended stays as it is"

@@ -21,6 +21,7 @@ from nemo_run.cli._screen import Screen
 from nemo_run.cli._starting import check_complete
 from nemo_run.core.execution.local import LocalExecutor
 from nemo_run.exceptions import ConfigError
+from nemo_run.run._counting import summary
 from nemo_run.run.experiment import Experiment
 from nemo_run.run.sweep import MAX_JOBS, Point, grid, labels
 
@@ -79,7 +80,7 @@ def _report(experiment: Experiment) -> None:
     statuses = experiment.status(return_dict=True) or {}
     screen = Screen()
     screen.table(status.HEADER, [status.row(i, *item) for i, item in enumerate(statuses.items())])
-    screen.print(f"{experiment._id}: {status.summary(statuses)}")
+    screen.print(f"{experiment._id}: {summary(statuses)}")
     if any(state["status"].name in ("FAILED", "CANCELLED") for state in statuses.values()):
         screen.print(f"Retry those: nemorun experiment rerun {experiment._id} --failed")
 

@@ -5,16 +5,23 @@
     with run.Experiment("rates", executor=run.LocalExecutor(jobs_at_a_time=2)) as experiment:
         add_sweep(experiment, task, grid({"rate": [0.1, 0.01], "net.width": [8, 16]}))
         experiment.run()
+    print(summary(experiment))
+    if failed(experiment):
+        with retry(experiment) as again:
+            again.run()
+
+What a killed launcher has not started is started by `Experiment.resume`.
 """
 
 from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nemo_run.exceptions import ConfigError
+from nemo_run.run import _counting
 
 if TYPE_CHECKING:
     from nemo_run.config import Partial
@@ -89,3 +96,50 @@ def add_sweep(
         experiment.add(changed, name=label, **options)
         for changed, label in zip(tasks, labels(points, name), strict=True)
     ]
+
+
+def summary(experiment: Experiment) -> str:
+    """Return how the jobs of an experiment are doing: ``4 jobs: 3 SUCCEEDED, 1 FAILED``."""
+    return _counting.summary(experiment.status(return_dict=True) or {})
+
+
+def failed(experiment: Experiment) -> list[str]:
+    """Return the ids of the jobs that ended without success."""
+    statuses = experiment.status(return_dict=True) or {}
+    return [
+        job for job, status in statuses.items() if status["status"].name in ("FAILED", "CANCELLED")
+    ]
+
+
+def retry(experiment: Experiment) -> Experiment:
+    """Make an experiment ready to run again, under a new id, with what did not succeed.
+
+    Run it as after `Experiment.reset`; the old run stays as it is.
+
+    Raises:
+        ConfigError: there is nothing to run again.
+    """
+    jobs = failed(experiment)
+    if not jobs:
+        raise ConfigError("No job failed or was cancelled; there is nothing to run again.")
+    keep_only(experiment, jobs)
+    return experiment.reset()
+
+
+def keep_only(experiment: Experiment, jobs: Collection[str]) -> None:
+    """Drop the other jobs; what one depended on and is not run again counts as done."""
+    kept = [job for job in experiment.jobs if job.id in jobs]
+    for job in kept:
+        job.dependencies = [name for name in job.dependencies if name in jobs]
+    experiment._jobs = kept
+
+
+def cancel(experiment: Experiment) -> None:
+    """End all jobs that have not ended; returns when they have.
+
+    Raises:
+        NemoRunError: one could not be ended.
+    """
+    # The last first: whatever waits for a job that is cancelled is not to be started meanwhile.
+    for job in reversed(experiment.jobs):
+        experiment.cancel(job.id, check=True)

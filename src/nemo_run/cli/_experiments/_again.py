@@ -13,6 +13,7 @@ from nemo_run.config import Script
 from nemo_run.core.execution.base import Executor
 from nemo_run.exceptions import ConfigError
 from nemo_run.run.job import Job, JobGroup
+from nemo_run.run.sweep import keep_only
 
 if TYPE_CHECKING:
     from nemo_run.run.experiment import Experiment
@@ -34,10 +35,7 @@ def again(
     Raises:
         CLIException: an override fits no task, or its value does not.
     """
-    kept = [job for job in experiment.jobs if job.id in jobs]
-    for job in kept:
-        job.dependencies = [name for name in job.dependencies if name in jobs]
-    experiment._jobs = kept
+    keep_only(experiment, jobs)
     for_tasks = [parse_override(word) for word in words if not word.startswith(_EXECUTOR)]
     for_executors = [
         parse_override(word.removeprefix("run.")) for word in words if word.startswith(_EXECUTOR)
@@ -48,7 +46,7 @@ def again(
                 _check_changeable(item)
                 apply_overrides(item, for_tasks)
     if for_executors:
-        for job in kept:
+        for job in experiment.jobs:
             _change_executors(job, for_executors)
     return experiment.reset(code=code)
 

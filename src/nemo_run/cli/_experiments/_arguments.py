@@ -124,10 +124,6 @@ def moment_or_none(text: str | None) -> float | None:
     return None if text is None else moment(text)
 
 
-def plural(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
 def as_json(value: Any) -> str:
     import json
 

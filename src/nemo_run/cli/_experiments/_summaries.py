@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -53,11 +53,6 @@ def duration_s(entry: Entry) -> float | None:
     if entry.started_at is None or (entry.ended and entry.ended_at is None):
         return None
     return round(max(0.0, (entry.ended_at or time.time()) - entry.started_at), 3)
-
-
-def counted(states: Mapping[str, int]) -> str:
-    """Return how many jobs are in which state: ``3 SUCCEEDED, 1 FAILED``."""
-    return ", ".join(f"{count} {state}" for state, count in states.items()) or "no jobs"
 
 
 def refreshed(entries: Sequence[Entry]) -> list[Entry]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from nemo_run.cli._experiments import status
 from nemo_run.cli._experiments._arguments import Parser, as_json
 from nemo_run.cli._experiments._finding import find, find_jobs
 from nemo_run.cli._screen import Screen
 from nemo_run.exceptions import NemoRunError
+from nemo_run.run._counting import summary
 
 
 def arguments(parser: Parser) -> None:
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
             screen.print(f"{job}: {statuses[job]['status'].name}")
         others = {job: s for job, s in statuses.items() if job not in wanted}
         if others:
-            screen.print(f"Others go on as they are: {status.summary(others)}. See --all.")
+            screen.print(f"Others go on as they are: {summary(others)}. See --all.")
     if errors:
         raise NemoRunError(" ".join(errors))
     return 0

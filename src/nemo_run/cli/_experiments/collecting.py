@@ -10,10 +10,11 @@ import time
 from datetime import timedelta
 
 from nemo_run.cli._experiments import _summaries, removing
-from nemo_run.cli._experiments._arguments import Parser, as_json, plural, seconds
+from nemo_run.cli._experiments._arguments import Parser, as_json, seconds
 from nemo_run.cli._experiments._finding import places
 from nemo_run.cli._screen import Screen
 from nemo_run.run._catalogue import Entry
+from nemo_run.run._counting import plural
 
 
 def arguments(parser: Parser) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from nemo_run.cli._experiments import _summaries, listing
 from nemo_run.cli._experiments._arguments import Parser, as_json
 from nemo_run.exceptions import ConfigError
+from nemo_run.run._counting import counted
 
 
 def arguments(parser: Parser) -> None:
@@ -58,7 +59,7 @@ def as_csv(rows: Sequence[dict[str, Any]]) -> str:
     writer.writeheader()
     for row in rows:
         flat = {
-            "states": _summaries.counted(row["states"]),
+            "states": counted(row["states"]),
             "executors": " ".join(row["executors"]),
             "tags": " ".join(row["tags"]),
         }

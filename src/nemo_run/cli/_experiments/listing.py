@@ -6,13 +6,14 @@ import argparse
 from collections.abc import Sequence
 
 from nemo_run.cli._experiments import _summaries
-from nemo_run.cli._experiments._arguments import Parser, as_json, moment_or_none, plural
+from nemo_run.cli._experiments._arguments import Parser, as_json, moment_or_none
 from nemo_run.cli._experiments._finding import Place, places
 from nemo_run.cli._screen import Screen
 from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.exceptions import ConfigError, RecordError
 from nemo_run.run import _catalogue
 from nemo_run.run._catalogue import Entry
+from nemo_run.run._counting import counted, plural
 from nemo_run.run._durations import elapsed
 from nemo_run.run._remembered import read_entries
 
@@ -62,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         total: dict[str, int] = {}
         for entry in entries:
             total[entry.state] = total.get(entry.state, 0) + 1
-        screen.print(f"{plural(len(entries), 'experiment')}: {_summaries.counted(total)}")
+        screen.print(f"{plural(len(entries), 'experiment')}: {counted(total)}")
     return 0
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from nemo_run._records import JobStore
 from nemo_run.cli._experiments import _summaries
-from nemo_run.cli._experiments._arguments import Parser, as_json, plural
+from nemo_run.cli._experiments._arguments import Parser, as_json
 from nemo_run.cli._experiments._finding import find
 from nemo_run.cli._screen import Screen
 from nemo_run.exceptions import ConfigError, NemoRunError, RecordError
 from nemo_run.run._catalogue import Entry
+from nemo_run.run._counting import plural
 
 log = logging.getLogger(__name__)
 

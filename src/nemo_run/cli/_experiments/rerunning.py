@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from nemo_run.cli._experiments import status
 from nemo_run.cli._experiments._arguments import EXPERIMENT_HELP, Parser, as_json
 from nemo_run.cli._experiments._finding import find, find_jobs
 from nemo_run.cli._screen import Screen
 from nemo_run.exceptions import ConfigError
+from nemo_run.run._counting import summary
 
 
 def arguments(parser: Parser) -> None:
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         jobs = {job: state["status"].name for job, state in results.items()}
         screen.print(as_json({"id": new._id, "jobs": jobs}))
     else:
-        screen.print(f"{new._id}: {status.summary(results)}")
+        screen.print(f"{new._id}: {summary(results)}")
     succeeded = all(state["status"].name == "SUCCEEDED" for state in results.values())
     return 0 if options.detach or succeeded else 1
 

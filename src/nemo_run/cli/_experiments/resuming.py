@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from nemo_run.cli._experiments import status, waiting
+from nemo_run.cli._experiments import waiting
 from nemo_run.cli._experiments._arguments import Parser, as_json
 from nemo_run.cli._experiments._finding import find
 from nemo_run.cli._screen import Screen
+from nemo_run.run._counting import summary
 
 
 def arguments(parser: Parser) -> None:
@@ -35,6 +36,6 @@ def run(options: argparse.Namespace) -> int:
         jobs = {job: state["status"].name for job, state in statuses.items()}
         screen.print(as_json({"id": place.id, "jobs": jobs}))
     else:
-        screen.print(f"{place.id}: {status.summary(statuses)}")
+        screen.print(f"{place.id}: {summary(statuses)}")
     succeeded = all(state["status"].name == "SUCCEEDED" for state in statuses.values())
     return 0 if options.detach or succeeded else 1

@@ -15,6 +15,7 @@ from nemo_run.cli._experiments._finding import find, find_jobs
 from nemo_run.cli._screen import Screen, one_line
 from nemo_run.run import _catalogue
 from nemo_run.run._catalogue import Entry, JobSummary, StoredJob
+from nemo_run.run._counting import counted
 from nemo_run.run._durations import elapsed
 from nemo_run.run._provenance import known_provenance
 
@@ -69,7 +70,7 @@ def _version(entry: Entry) -> str:
 def _about(entry: Entry) -> Iterator[tuple[str, str]]:
     yield "Experiment", entry.id
     yield "Title", entry.title
-    yield "State", f"{entry.state} ({_summaries.counted(entry.counts)})"
+    yield "State", f"{entry.state} ({counted(entry.counts)})"
     yield "Created", _summaries.when(entry.created_at)
     yield "Started", _summaries.when(entry.started_at)
     yield "Ended", _summaries.when(entry.ended_at)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from typing import Any
 
-from nemo_run.cli._experiments import _summaries
-from nemo_run.cli._experiments._arguments import Parser, as_json, plural
+from nemo_run.cli._experiments._arguments import Parser, as_json
 from nemo_run.cli._experiments._finding import find, find_jobs
 from nemo_run.cli._screen import Screen
+from nemo_run.run._counting import summary
 from nemo_run.run._durations import elapsed
 
 HEADER = ("", "JOB", "STATE", "EXECUTOR", "EXIT", "TOOK", "MESSAGE")
@@ -51,9 +50,3 @@ def row(index: int, job: str, status: dict[str, Any]) -> tuple[str, ...]:
         elapsed(status["duration_s"]),
         status["message"],
     )
-
-
-def summary(statuses: dict[str, dict[str, Any]]) -> str:
-    """Return all states in a line, as for a sweep of many jobs."""
-    states = Counter(status["status"].name for status in statuses.values())
-    return f"{plural(len(statuses), 'job')}: {_summaries.counted(dict(states.most_common()))}"

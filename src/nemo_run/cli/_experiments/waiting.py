@@ -6,11 +6,11 @@ import argparse
 import time
 from typing import Any
 
-from nemo_run.cli._experiments import status
-from nemo_run.cli._experiments._arguments import Parser, as_json, plural, seconds
+from nemo_run.cli._experiments._arguments import Parser, as_json, seconds
 from nemo_run.cli._experiments._finding import find
 from nemo_run.cli._screen import Screen
 from nemo_run.exceptions import NemoRunError
+from nemo_run.run._counting import plural, summary
 
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.1, 10.0
 
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
         screen.print(as_json(plain))
     else:
         for id, statuses in outcomes.items():
-            screen.print(f"{id}: {status.summary(statuses)}")
+            screen.print(f"{id}: {summary(statuses)}")
     succeeded = all(s["status"].name == "SUCCEEDED" for o in outcomes.values() for s in o.values())
     return 0 if succeeded else 1
 
