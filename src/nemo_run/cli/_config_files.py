@@ -122,7 +122,7 @@ def load_config_from_path(path_with_syntax: str) -> Any:
     config = as_config(data)
     if section is None:
         return config
-    with _readable_errors():
+    with readable_errors():
         return config[section]
 
 
@@ -144,7 +144,7 @@ def as_config(data: Any) -> Any:
 
     if not isinstance(data, (dict, list)):
         return data
-    with _readable_errors():
+    with readable_errors():
         return OmegaConf.create(data)
 
 
@@ -158,12 +158,12 @@ def plain(config: Any) -> Any:
 
     if not isinstance(config, (DictConfig, ListConfig)):
         return config
-    with _readable_errors():
+    with readable_errors():
         return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
 
 
 @contextmanager
-def _readable_errors() -> Iterator[None]:
+def readable_errors() -> Iterator[None]:
     """Turn OmegaConf's errors, which go on for several lines, into ours."""
     from omegaconf.errors import OmegaConfBaseException
 

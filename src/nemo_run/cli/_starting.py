@@ -17,6 +17,7 @@ from nemo_run.cli._factories import DEFAULT_NAME
 from nemo_run.cli._grammar import Override, parse_file, parse_override
 from nemo_run.cli._interpretation import parse_factory
 from nemo_run.cli._overrides import apply_overrides
+from nemo_run.cli._references import resolved
 from nemo_run.cli._registry import factories
 from nemo_run.cli._slots import own
 from nemo_run.config import Partial, get_type_namespace
@@ -91,7 +92,7 @@ def start(
     for name, value in (arguments or {}).items():
         setattr(task, name, value)
     overrides += overrides_from(file.arguments)
-    overrides += map(_override, words)
+    overrides += resolved([_override(word) for word in words], file.arguments)
     return cast("Partial[Any]", apply_overrides(task, overrides))
 
 
