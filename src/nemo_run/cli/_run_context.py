@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -167,6 +168,10 @@ class RunContext(ConfigurableMixin):
             return None
         dryrun_fn(task, executor=self.executor)
         check_complete(task)
+        if self.dryrun and not arguments:
+            # Nobody could tell the function not to launch anything.
+            print("Only this can be shown: it has no parameter ctx.", file=sys.stderr)
+            return None
         if not self.dryrun and not confirmed(self.name, skip=self.skip_confirmation):
             return None
         result = fdl.build(task)()
