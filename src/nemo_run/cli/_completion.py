@@ -24,10 +24,17 @@ _ZSH = """\
 #compdef nemorun nemo
 _nemorun() {
     local -a found
-    found=("${(@f)$("${words[1]}" __complete zsh "${(@)words[2,CURRENT]}" 2>/dev/null)}")
-    compadd -S '' -- "${(@)found:#}"
+    found=(${(f)"$("${words[1]}" __complete zsh "${(@Q)words[2,CURRENT]}" 2>/dev/null)"})
+    (( $#found )) || { _files; return }
+    compadd -S '' -- ${(M)found:#*=}
+    compadd -- ${found:#*=}
 }
-compdef _nemorun nemorun nemo
+# As a file of its own, this is the function itself the first time that it is called.
+if [[ ${funcstack[1]-} == _nemorun ]]; then
+    _nemorun "$@"
+else
+    compdef _nemorun nemorun nemo
+fi
 """
 
 _FISH = """\
