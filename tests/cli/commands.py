@@ -44,6 +44,7 @@ def run(
     cwd: Path,
     env: Mapping[str, str] | None = None,
     input: str | None = None,
+    timeout_s: float = GIVE_UP_S,
 ) -> Result:
     """Run a command without a terminal; without ``input`` nobody answers questions."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("COLUMNS", "LINES", "TERM"))}
@@ -54,7 +55,7 @@ def run(
         input=input if input is not None else "",
         capture_output=True,
         text=True,
-        timeout=GIVE_UP_S,
+        timeout=timeout_s,
         check=False,
     )
     return Result(done.returncode, done.stdout, done.stderr)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli import commands
@@ -156,3 +158,74 @@ def test_defaults_of_a_script_give_way_to_flags(here: Path) -> None:
     asked = commands.script("kinds.py", "--no-yes", cwd=here)
     assert (run.code, negated.code) == (0, 0)
     assert (asked.code, "--yes" in asked.err) == (2, True), "a default of True can be negated"
+
+
+def written(here: Path, end: str) -> Path:
+    """A script with a command of one argument."""
+    script = here / "once.py"
+    script.write_text(
+        "import nemo_run as run\n"
+        "def once(x: int = 1): print('x is', x)\n"
+        "class Plain(run.Plugin): pass\n"
+        "class Name:\n    pass\n"
+        f"if __name__ == '__main__':\n    {end}\n    print('went on')\n"
+    )
+    return script
+
+
+def python(script: Path, *words: str, **options: Any) -> Result:
+    return commands.run([sys.executable, script, *words], cwd=script.parent, **options)
+
+
+def test_one_answer_is_enough_for_a_process(here: Path) -> None:
+    script = written(here, "run.cli.main(once); run.cli.main(once)")
+    done = python(script, "x=2", input="y\n")
+    assert done.code == 0, done.err
+    assert done.err.count("Continue? [y/N]") == 1
+    assert (done.out.count("x is 2"), "went on" in done.out) == (2, True)
+
+
+def test_defaults_of_a_script_hold_for_every_option(here: Path) -> None:
+    defaults = "{'skip_confirmation': True, 'dryrun': True, 'to_json': 'task.json'}"
+    script = written(here, f"run.cli.main(once, cmd_defaults={defaults})")
+    done = python(script, "x=2")
+    assert (done.code, "x is 2" in done.out) == (0, False), done.err
+    assert json.loads((here / "task.json").read_text())["x"] == 2
+    wrong = python(written(here, "run.cli.main(once, cmd_defaults={'detahc': True})"))
+    assert (wrong.code, "Did you mean 'detach'?" in wrong.err) == (2, True)
+
+
+def test_default_plugins_must_be_configs(here: Path) -> None:
+    done = python(written(here, "run.cli.main(once, default_plugins=[Plain()])"))
+    assert done.code == 1
+    assert "ValueError" in done.err or "ConfigError" in done.err
+    assert "default_plugins is a run.Config or a list of them" in done.err
+
+
+def test_a_lazy_script_only_says_what_it_would_run(here: Path) -> None:
+    script = written(here, "run.cli.main(once); print(run.cli.api.MAIN_ENTRYPOINT.path)")
+    done = python(script, "x=2", env={"LAZY_CLI": "true"})
+    assert (done.code, done.lines) == (0, ["once.once", "went on"])
+
+
+def test_options_can_be_switched_off_again(fit: Command) -> None:
+    words = ("net=small_net", "run.executor=local", "-n", "named", "-y")
+    here = fit(*words, "--direct")
+    assert (here.code, "Entering Experiment" in here.out, "REPORT" in here.out) == (0, False, True)
+    there = fit(*words, "--direct", "--no-direct", "--no-tail-logs")
+    assert (there.code, "Entering Experiment named" in there.out) == (0, True)
+
+
+def test_names_of_the_script_itself_are_found(here: Path) -> None:
+    script = here / "own.py"
+    script.write_text(
+        "from dataclasses import dataclass\n"
+        "import nemo_run as run\n"
+        "@dataclass\n"
+        "class Net: width: int = 8\n"
+        "def fit(net: Net, name: str = ''): print(net, name)\n"
+        "def wide(): return run.Config(Net, width=99)\n"
+        "if __name__ == '__main__': run.cli.main(fit)\n"
+    )
+    done = python(script, "net=wide", "name=wide", "--yes")
+    assert (done.code, done.lines[-1]) == (0, "Net(width=99) wide"), done.err
