@@ -31,9 +31,11 @@ def main() -> None:
     # An instance of a dataclass becomes a config too, so that it can be edited and stored.
     task = run.Partial(fit, model=wide_model(width=128), optimizer=Optimizer(momentum=0.5))
     task.model.layers *= 2
-    task.steps = 10
+    task.steps = 5
+    task.steps += 5
 
     quick = task.clone().broadcast(width=8, rate=0.5)  # wherever a config inside has that name
+    quick.walk(layers=lambda config: config.layers + 1)  # the same, by what is there
     print("changed:", quick != task)
 
     run.run(task, direct=True)

@@ -29,6 +29,20 @@ def main() -> None:
     except run.exceptions.JobFailedError as err:
         print("as an exception:", str(err).splitlines()[0])
 
+    # What cannot work is refused before anything runs.
+    with run.Experiment("refused", clean_mode=True) as exp:
+        first = exp.add(run.Script(inline="true"), name="first")
+        second = exp.add(run.Script(inline="true"), name="second", dependencies=[first])
+        try:
+            exp.add(run.Script(inline="true"), name="third", dependencies=["secnod"])
+        except run.exceptions.ConfigError as err:
+            print("refused:", err)
+        exp.jobs[0].dependencies = [second]
+        try:
+            exp.run()
+        except run.exceptions.ConfigError as err:
+            print("refused:", err)
+
 
 if __name__ == "__main__":
     main()

@@ -35,6 +35,9 @@ def back() -> None:
     exp.logs("second")
     exp.status()
     exp.raise_if_failed()
+    print("tasks:", [task.seconds for task in exp.tasks])
+    with exp:
+        exp.run()  # nothing happens twice: it says that reset() is for that
 
 
 def stop() -> None:

@@ -12,8 +12,8 @@ import nemo_run as run
 
 
 def serve(mailbox: str) -> None:
-    Path(mailbox, "ready").touch()
     print("serving", flush=True)
+    Path(mailbox, "ready").touch()
     time.sleep(3600)
 
 
@@ -31,7 +31,7 @@ def main() -> None:
             [run.Partial(serve, mailbox=mailbox), run.Partial(client, mailbox=mailbox)],
             name="pair",
         )
-        exp.run()
+        exp.run(tail_logs=True)
     statuses = exp.status(return_dict=True) or {}
     print("the group:", statuses["pair"]["status"].name)
 

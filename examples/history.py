@@ -31,10 +31,15 @@ def main() -> None:
     found = run.Experiment.from_title("history")
     states = found.status(return_dict=True) or {}
     print("states:", [state["status"].name for state in states.values()])
+    found.logs(found.jobs[0].id)
+    before = found.tasks[0].clone()
     found.reset()
     found.tasks[0].settings.rate = 0.5
     with found:
         found.run(sequential=True)
+    # As pictures, for notebooks; `nemorun experiment diff A B` says it in words.
+    print("in the task:", "0.2" in found.tasks[0].diff(before).source)
+    print("in the experiment:", experiment._id in found.diff(experiment).source)
 
     print("runs:", len(run.Experiment.catalog("history")))
     for id in run.Experiment.catalog("history"):

@@ -2,7 +2,7 @@
 
     python examples/command_line/experiment.py --yes
     python examples/command_line/experiment.py "models[0].width=1" sequential=True --yes
-    python examples/command_line/experiment.py --dryrun
+    python examples/command_line/experiment.py ctx.executor=local --dryrun
 
 The models are those of task.py, beside this file.
 """

@@ -129,3 +129,14 @@ def test_a_home_that_was_moved_is_still_understood(nemorun_home: Path) -> None:
     exp = run.Experiment.from_id(ID)
     assert [job.id for job in exp.jobs] == ["one", "fit", "pair", "bad"]
     assert set(states(exp)) == {"one", "fit", "pair", "bad"}
+
+
+@pytest.mark.slow
+def test_the_example_looks_at_it_and_runs_it_again(old: Path) -> None:
+    script = Path(__file__).parents[2] / "examples" / "old_directory.py"
+    done = launch(script, "oldtimes")
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    for line in ("one blue", "width 4 steps 3", "runs: 2"):
+        assert f"{line}\n" in said
+    assert said.count("- Status: SUCCEEDED") == 6, "three of the old jobs, and of the new ones"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
+from tests.cli import commands
 from tests.contract.backends import ROOT, DGXCloudCluster
 from tests.emulators.processes import PATH
-from tests.emulators.runai import RunaiEmulator
+from tests.emulators.runai import CLIENT_ID, RunaiEmulator
 from torchx.specs import AppState
 
 import nemo_run as run
@@ -69,3 +71,14 @@ def test_a_rank_that_fails_fails_the_job_with_its_code(cluster: DGXCloudCluster)
     app_id = cluster.scheduler.schedule(cluster.scheduler.submit_dryrun(app, executor))
     end = cluster.wait(app_id, timeout_s=200)
     assert (end.state, end.exit_code) == (AppState.FAILED, 1)  # torchrun's own
+
+
+def test_the_example_trains_on_all_ranks(emulator: RunaiEmulator, tmp_path: Path) -> None:
+    script = ROOT / "examples" / "dgxcloud.py"
+    urls = (emulator.base_url, emulator.kube_url)
+    words: list[str | Path] = [sys.executable, script, *urls, "team-a"]
+    env = {"RUNAI_CLIENT": CLIENT_ID, "TMPDIR": str(tmp_path)}
+    done = commands.run(words, cwd=tmp_path, env=env, timeout_s=250)
+    assert done.code == 0, done.out + done.err
+    for rank in range(2):
+        assert f"rank {rank} of 2\n" in done.out + done.err
