@@ -10,6 +10,9 @@ needs() { command -v "$1" >/dev/null || missing+=("$2"); }
 needs dot graphviz
 needs pgrep procps
 needs busybox busybox-static
+# Shells that completion is for.
+needs zsh zsh
+needs fish fish
 # A Slurm cluster on loopback, reached over ssh.
 needs ssh openssh-client
 needs sshd openssh-server

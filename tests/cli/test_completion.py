@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +45,8 @@ def test_commands_options_and_experiments_are_offered(home: Path) -> None:
     assert candidates(["experiment", "list"], "") == ["alpha", "beta"]
     assert candidates(["experiment", "list", "--state"], "F") == ["FAILED"]
     assert candidates(["experiment", "logs"], "--f") == ["--follow"]
+    (home / "experiments/beta/beta_0000000000000000003/_TASKS").write_text("[]")
+    assert candidates(["experiment", "rerun", "beta", "--job"], "") == []
     assert candidates(["completion"], "") == ["bash", "fish", "zsh"]
     assert "--help" in candidates(["nonsense"], "")
 
@@ -64,11 +65,26 @@ def test_the_beginning_of_a_line_is_split(line: str, words: list[str]) -> None:
     assert _split(line) == words
 
 
+FACTORIES = """
+class Net:
+    def __init__(self, width: int = 1): ...
+
+@run.cli.entrypoint(namespace="lab")
+def fit(net: Net, **more: int): ...
+
+@run.cli.factory
+def small() -> run.Config[Net]: return run.Config(Net)
+
+@run.cli.factory(target=fit)
+def recipe() -> run.Partial[fit]: return run.Partial(fit)
+"""
+
+
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     info = tmp_path / "lab-1.0.dist-info"
     info.mkdir()
-    (tmp_path / "lab.py").write_text(PLUGIN)
+    (tmp_path / "lab.py").write_text(PLUGIN + FACTORIES)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[nemo_run.cli]\nlab = lab\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -80,9 +96,14 @@ def test_commands_and_parameters_of_plugins_are_offered(lab: Path, nemorun: Comm
         return nemorun("__complete", "fish", *words).lines
 
     assert offered("la") == ["lab"]
-    assert offered("lab", "") == ["--help", "deep", "many", "measure", "simple"]
+    assert offered("lab", "") == ["--help", "deep", "fit", "many", "measure", "simple"]
     assert offered("lab", "measure", "") == ["name=", "run.executor=", "run.plugins=", "x="]
     assert "--detach" in offered("lab", "measure", "--de")
+    assert offered("lab", "fit", "net=") == ["net=", "net=small"]
+    assert offered("lab", "fit", "--factory", "") == ["recipe"]
+    assert offered("lab", "fit", "--yaml", "") == [], "which leaves it to the shell"
+    assert "run.executor=LocalExecutor" in offered("lab", "fit", "run.executor=L")
+    assert offered("doctor", "Loc") == ["LocalExecutor"]
 
 
 def bash_replies(line: str) -> list[str]:
@@ -103,10 +124,55 @@ def test_bash_completes(home: Path) -> None:
     assert bash_replies("nemorun experiment logs be") == ["beta", "beta_0000000000000000003"]
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_scripts_for_other_shells_ask_us(shell: str, nemorun: Command) -> None:
+# What zsh would offer, as it calls the function that it found in a file of its own.
+ZSH = """
+compadd() { print -rl -- "${@:$@[(i)--]+1}" }
+_files() { print FILES }
+fpath=($1 $fpath)
+autoload -Uz _nemorun
+shift
+words=("$@") CURRENT=$#
+_nemorun
+"""
+
+
+def zsh_replies(directory: Path, line: str) -> list[str]:
+    (directory / "_nemorun").write_text(SCRIPTS["zsh"])
+    program = f"PATH={commands.BIN}:$PATH; {ZSH}"
+    words = line.split(" ")
+    done = subprocess.run(
+        ["zsh", "-f", "-c", program, "zsh", directory, *words],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+def fish_replies(line: str) -> list[str]:
+    program = f"set PATH {commands.BIN} $PATH; nemorun completion fish | source; complete -C $argv"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", program, line], capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_zsh_completes_from_the_first_time_on(home: Path, tmp_path: Path) -> None:
+    assert zsh_replies(tmp_path, "nemorun experiment log") == ["logs"]
+    beta = ["beta", "beta_0000000000000000003"]
+    assert zsh_replies(tmp_path, "nemorun experiment logs be") == beta
+    assert zsh_replies(tmp_path, "nemorun plan ./") == ["FILES"]
+
+
+def test_fish_completes(home: Path, here: Path) -> None:
+    (here / "train.py").touch()
+    assert fish_replies("nemorun experiment log") == ["logs"]
+    assert fish_replies("nemo experiment logs be") == ["beta", "beta_0000000000000000003"]
+    assert fish_replies("nemorun plan ./tr") == ["./train.py"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_script_is_printed_for_each_shell(shell: str, nemorun: Command) -> None:
     script = nemorun("completion", shell).out
     assert script == SCRIPTS[shell]
-    assert f"__complete {shell}" in script
-    if shutil.which(shell):
-        subprocess.run([shell, "-n", "-c", script], check=True)
+    subprocess.run([shell, "-n", "-c", script], check=True)

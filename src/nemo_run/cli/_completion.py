@@ -42,8 +42,13 @@ function __nemorun_complete
     set -l words (commandline -opc)
     $words[1] __complete fish $words[2..-1] (commandline -ct) 2>/dev/null
 end
-complete -c nemorun -f -a '(__nemorun_complete)'
-complete -c nemo -f -a '(__nemorun_complete)'
+function __nemorun_wants_file
+    not __nemorun_complete | read -l first
+end
+for program in nemorun nemo
+    complete -c $program -f -a '(__nemorun_complete)'
+    complete -c $program -n __nemorun_wants_file -F
+end
 """
 
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
@@ -116,7 +121,7 @@ def _all(before: list[str], current: str) -> Iterable[str]:
     if head == "completion":
         return [] if rest else SCRIPTS
     if head == "doctor":
-        return [*_factories("core.execution.base", "Executor"), "--json", "--help"]
+        return [*_executors(), "--json", "--help"]
     if head == "plan":
         return _entrypoint_words(rest, current) if rest else _application.groups()
     return _entrypoint_words(before, current)
@@ -141,7 +146,8 @@ def _experiment_words(before: list[str], current: str) -> Iterable[str]:
         return _VALUES[before[-1]]()
     given = [word for word in before[1:] if not word.startswith("-")]
     places = _finding.places()
-    if given and before[0] in ("status", "show", "logs", "cancel"):
+    wants_job = before[-1] == "--job" or before[0] in ("status", "show", "logs", "cancel")
+    if given and wants_job:
         from nemo_run.run import _catalogue
 
         return [job.id for job in _catalogue.read_jobs(_finding.find(given[0]).path)]
@@ -170,26 +176,39 @@ _VALUES: Mapping[str, Callable[[], Iterable[str]]] = {
 
 
 def _entrypoint_words(before: list[str], current: str) -> Iterable[str]:
-    from nemo_run.cli._entrypoint_help import arguments_of
+    from nemo_run.cli._entrypoint_help import arguments_of, named_for
     from nemo_run.cli._entrypoints import Entrypoint
     from nemo_run.cli._options import RUN_OPTIONS
 
     found, _, _ = _application.find(before)
     if not isinstance(found, Entrypoint):
         return [*_application.command_names(found), "--help"]
+    options = RUN_OPTIONS if found.enable_executor else ()
     if current.startswith("-"):
-        options = RUN_OPTIONS if found.enable_executor else ()
         return [*(f for o in options for f in (*o.flags, *o.off)), "--help", "--docs"]
+    asked = next((o.name for o in options if o.value and before[-1] in o.flags), None)
+    if asked is not None:
+        return named_for(found.fn) if asked == "factory" else []
     words = []
     for argument in arguments_of(found.fn):
+        if "<" in argument.path:
+            continue  # stands for any name
         words.append(f"{argument.path}=")
         words += [f"{argument.path}={factory}" for factory in argument.factories]
     if found.enable_executor:
         words += ["run.executor=", "run.plugins="]
-        words += [f"run.executor={n}" for n in _factories("core.execution.base", "Executor")]
+        words += [f"run.executor={name}" for name in _executors()]
         words += [f"run.plugins={n}" for n in _factories("run.plugin", "ExperimentPlugin")]
     # Values only once a name is complete; before, there would be too many.
     return [word for word in words if "=" in current or word.endswith("=")]
+
+
+def _executors() -> list[str]:
+    """Return what may stand after ``run.executor=``: factories, and our own classes."""
+    import nemo_run
+
+    classes = [name for name in nemo_run.__all__ if name.endswith("Executor")]
+    return [*_factories("core.execution.base", "Executor"), *classes]
 
 
 def _factories(module: str, base: str) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def print_help(entrypoint: Entrypoint, program: str, screen: Screen, *, docs: bo
         help.line()
         help.paragraph(described if docs else described.partition("\n\n")[0])
     help.arguments(list(arguments_of(entrypoint.fn)))
-    help.factories("Starting points, --factory NAME", _named_for(entrypoint.fn), docs)
+    help.factories("Starting points, --factory NAME", named_for(entrypoint.fn), docs)
     if entrypoint.enable_executor:
         help.factories(
             "Executors, run.executor=NAME", factories_for("core.execution.base", "Executor"), docs
@@ -184,7 +184,8 @@ def _usage(option: Option) -> str:
     return f"{flags} {option.value}" if option.value and not option.usage else flags
 
 
-def _named_for(target: Any) -> dict[str, Callable[..., Any]]:
+def named_for(target: Any) -> dict[str, Callable[..., Any]]:
+    """Return the factories for a class or function, by name."""
     return factories.names(get_type_namespace(target))
 
 
@@ -196,4 +197,4 @@ def factories_for(module: str, base: str) -> dict[str, Callable[..., Any]]:
     classes = [getattr(loaded, base)]
     for cls in classes:
         classes += [new for new in cls.__subclasses__() if new not in classes]
-    return {name: factory for cls in classes for name, factory in _named_for(cls).items()}
+    return {name: factory for cls in classes for name, factory in named_for(cls).items()}
