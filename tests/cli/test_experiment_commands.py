@@ -274,6 +274,13 @@ def test_running_jobs_are_followed_and_ended(own_home: Path, nemorun: Command) -
     assert follower.wait(timeout=30) == 0
     follower.stdout.close()
     assert nemorun("experiment", "wait", "long").code == 1
+    (listed,) = nemorun("experiment", "list", "--json").json()
+    assert (listed["state"], listed["duration_s"] > 0) == ("CANCELLED", True)
+    job = nemorun("experiment", "show", "long", "one", "--json").json()["jobs"][0]
+    assert (job["message"], job["exit_code"] < 0) == ("cancelled", True)
+    assert job["started_at"] < job["ended_at"]
+    (stored,) = own_home.rglob("_STATE/0.json")
+    assert json.loads(stored.read_text())["members"][0]["state"] == "CANCELLED", "asked only once"
 
     kept = nemorun("experiment", "rm", "long", input="n\n")
     assert "Not removed" in kept.out
@@ -365,7 +372,10 @@ def test_experiments_run_again_with_changes_or_only_what_failed(
     shown = nemorun("experiment", "show", "latest", "--json").json()["jobs"]
     assert [(job["id"], job["executor"]["env_vars"]) for job in shown] == [("poor", {"A": "1"})]
     dry = nemorun("experiment", "rerun", first, "--dryrun")
-    assert (dry.code, len(nemorun("experiment", "list", "--ids").lines)) == (0, 4)
+    assert (dry.code, "[DRYRUN] Task poor" in dry.out) == (0, True), dry.err
+    told = nemorun("experiment", "rerun", first, "--dryrun", "--failed", "--json").json()
+    assert told == {"id": None, "jobs": {"poor": "UNSUBMITTED"}}
+    assert len(nemorun("experiment", "list", "--ids").lines) == 4, "a dry run leaves none"
 
 
 def test_old_experiments_are_collected_after_a_dry_run(own_home: Path, nemorun: Command) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nemo_run.run import _catalogue
-from nemo_run.run._catalogue import Entry
+from nemo_run.run._catalogue import Entry, JobSummary
+
+if TYPE_CHECKING:
+    from nemo_run.run._directory import JobState
 
 _NAMES = {"local_persistent": "local", "docker_persistent": "docker", "slurm_tunnel": "slurm"}
 
@@ -79,16 +82,26 @@ def _asked(entry: Entry) -> Entry:
     from nemo_run.exceptions import NemoRunError
 
     try:
-        statuses = open_experiment(entry.path).status(return_dict=True) or {}
+        watch = open_experiment(entry.path)._watch
+        now = watch.states()
+        watch.write_down_the_end()
     except NemoRunError:
         return entry  # as it was last written down
-    now = list(statuses.values())
     if len(now) != len(entry.jobs):
         return entry
-    return _catalogue.with_jobs(
-        entry,
-        [
-            job._replace(state=status["status"].name)
-            for job, status in zip(entry.jobs, now, strict=True)
-        ],
+    jobs = [_of_state(job, state) for job, state in zip(entry.jobs, now, strict=True)]
+    return _catalogue.with_jobs(entry, jobs)
+
+
+def _of_state(job: JobSummary, state: JobState) -> JobSummary:
+    """Return what is known of a job now."""
+    starts = [member.started_at for member in state.members if member.started_at is not None]
+    ends = [member.ended_at for member in state.members if member.ended_at is not None]
+    return job._replace(
+        state=state.state.name,
+        exit_code=state.exit_code,
+        message=state.message,
+        started_at=min(starts, default=None),
+        ended_at=max(ends, default=None) if state.ended else None,
+        lost=any(member.lost for member in state.members) and state.ended,
     )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from nemo_run.cli._experiments._arguments import EXPERIMENT_HELP, Parser, as_json
 from nemo_run.cli._experiments._finding import find, find_jobs
 from nemo_run.cli._screen import Screen
 from nemo_run.exceptions import ConfigError
 from nemo_run.run._counting import summary
+
+if TYPE_CHECKING:
+    from nemo_run.run.experiment import Experiment
 
 
 def arguments(parser: Parser) -> None:
@@ -44,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     new = again(old, chosen, options.words, options.code)
     with new:
         if options.dryrun:
-            new.dryrun()
+            _show(new, for_programs=options.json)
             return 0
         new.run(detach=options.detach, tail_logs=options.tail_logs)
     results = new.status(return_dict=True) or {}
@@ -56,6 +60,18 @@ def run(options: argparse.Namespace) -> int:
         screen.print(f"{new._id}: {summary(results)}")
     succeeded = all(state["status"].name == "SUCCEEDED" for state in results.values())
     return 0 if options.detach or succeeded else 1
+
+
+def _show(experiment: Experiment, *, for_programs: bool) -> None:
+    """Print what would be submitted; for programs only which jobs that would be."""
+    from nemo_run.core.frontend.console.api import CONSOLE
+
+    if not for_programs:
+        experiment.console = CONSOLE
+    experiment.dryrun()
+    if for_programs:
+        jobs = {job.id: "UNSUBMITTED" for job in experiment.jobs}
+        Screen().print(as_json({"id": None, "jobs": jobs}))
 
 
 def _chosen(
