@@ -31,7 +31,19 @@ COMMANDS = ["experiment", "plan", "doctor", "completion", "__complete", "bash", 
             "status", "logs", "wait", "cancel", "resume", "rerun", "diff", "tag", "note", "rm",
             "gc", "export", "latest", "hello", "0", "-1", "--json", "--all", "--since", "2d",
             "--state", "FAILED", "--text", "--limit", "--grep", "--older-than", "--format", "csv",
-            "-f", "--timeout", "1s", "--yes", "--help", "--lazy", "--version"]  # fmt: skip
+            "-f", "--timeout", "1s", "--yes", "--help", "--lazy", "--version", "--tail", "--job",
+            "--until", "--executor", "--tag", "--keep-tagged", "--ids", "--failed", "--dryrun",
+            "--code", "recorded", "--remove", "x=1", "run.executor.nodes=x", "9" * 400 + "d",
+            "job", "1", "--detach"]  # fmt: skip
+
+# So that there is something to look at, follow, end and repeat.
+HELLO = """
+import nemo_run as run
+with run.Experiment("hello", executor=run.LocalExecutor()) as experiment:
+    experiment.add(run.Script(inline="echo hello"), name="job")
+    experiment.add(run.Script(inline="exit 3"), name="other")
+    experiment.run()
+"""
 
 
 def overrides(random: random.Random) -> list[str]:
@@ -52,16 +64,23 @@ def command(random: random.Random) -> list[str]:
 
 
 def outcomes(program: str, lines: Sequence[Sequence[str]], directory: Path) -> list[list[object]]:
-    work = directory / "work"
-    work.mkdir()
+    elsewhere = [directory / name for name in ("work", "user", "tmp")]
+    for place in elsewhere:
+        place.mkdir()
+    work, user, tmp = elsewhere
+    env = {"NEMORUN_HOME": str(directory / "home"), "INCLUDE_WORKSPACE_FILE": "false"}
+    env |= {"HOME": str(user), "TMPDIR": str(tmp)}
+    commands.run([sys.executable, "-c", HELLO], cwd=work, env=env)
     done = commands.run(
         [sys.executable, commands.SCRIPTS / program],
         cwd=work,
-        env={"NEMORUN_HOME": str(directory / "home"), "INCLUDE_WORKSPACE_FILE": "false"},
+        env=env,
         input="".join(json.dumps(words) + "\n" for words in lines),
+        timeout_s=280,
     )
     assert done.code == 0, done.err
-    assert list(work.iterdir()) == [], "nothing is written outside of the home directory"
+    left = [path for place in elsewhere for path in place.rglob("*")]
+    assert left == [], "nothing is written outside of the home directory"
     return [json.loads(line) for line in done.lines]
 
 

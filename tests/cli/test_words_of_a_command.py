@@ -143,6 +143,10 @@ WRONG: dict[str, tuple[list[str], str]] = {
         ["net=small_net", "run.executor=lokal"],
         "No matching factory found for: lokal. Did you mean 'local'?",
     ),
+    "a misspelled class of executors": (
+        ["net=small_net", "run.executor=LocalExecuter"],
+        "No matching factory found for: LocalExecuter. Did you mean 'LocalExecutor'?",
+    ),
     "a field of no executor": (
         ["net=small_net", "run.executor.nodes=2"],
         "Name one with run.executor=NAME",

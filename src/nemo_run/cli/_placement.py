@@ -10,10 +10,12 @@ from typing import Any, Union
 from nemo_run._fiddle import fdl
 from nemo_run.cli._edit import realize
 from nemo_run.cli._errors import ArgumentValueError, CLIException, summary
+from nemo_run.cli._factories import names_for
 from nemo_run.cli._grammar import Operation, Override, parse_call, parse_file
 from nemo_run.cli._interpretation import parse_factory
 from nemo_run.cli._overrides import apply_overrides
 from nemo_run.cli._slots import Slot, own
+from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.config import Config
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.local import LocalExecutor
@@ -87,6 +89,10 @@ def _named(override: Override, context: type, hint: Any) -> Any:
         ours = _exported(call.name) if call else None
         if call is None or ours is None:
             err.arg = f"run.{override}"
+            if call is not None and override.key == "executor" and "No matching" in err.message:
+                known = [*names_for(context, override.key, hint), *_exported_names()]
+                suggestion = did_you_mean(call.name, known)
+                err.message = f"No matching factory found for: {call.name}. {suggestion}"
             raise
         words = ", ".join(call.arguments or ())
         return parse_factory(context, override.key, ours, f"{ours.__name__}({words})")
@@ -104,10 +110,16 @@ def _exported(name: str) -> type | None:
     """Return the executor class that ``nemo_run`` exports by a name, if it does."""
     import nemo_run
 
-    if not name.endswith("Executor") or name not in nemo_run.__all__:
+    if name not in _exported_names():
         return None
     found = getattr(nemo_run, name)
     return found if isinstance(found, type) else None
+
+
+def _exported_names() -> list[str]:
+    import nemo_run
+
+    return [name for name in nemo_run.__all__ if name.endswith("Executor")]
 
 
 def _changed_plugins(plugins: list[Any], override: Override, context: type) -> list[Any]:

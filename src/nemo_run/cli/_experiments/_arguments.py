@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import reprlib
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,6 +15,7 @@ from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.exceptions import ConfigError
 
 EXPERIMENT_HELP = "id, its beginning, title, id or handle of a job, or latest"
+_LONGEST_S = 100 * 365 * 86400
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
@@ -100,7 +102,10 @@ def seconds(text: str) -> float:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ConfigError(f"{text!r} is not a duration. Write it like 90s, 10m, 2h, 3d or 1w.")
-    return float(match[1]) * _UNITS_S[match[2]]
+    found = float(match[1]) * _UNITS_S[match[2]]
+    if found > _LONGEST_S:
+        raise ConfigError(f"{reprlib.repr(text)} is longer than anything takes. Use a week or so.")
+    return found
 
 
 def moment(text: str, now: float | None = None) -> float:
@@ -110,7 +115,7 @@ def moment(text: str, now: float | None = None) -> float:
         ConfigError: it is neither.
     """
     if _DURATION.fullmatch(text.strip()):
-        return (time.time() if now is None else now) - seconds(text)
+        return max(0.0, (time.time() if now is None else now) - seconds(text))
     try:
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -118,6 +123,14 @@ def moment(text: str, now: float | None = None) -> float:
             f"{text!r} is not a time. Write how long ago, such as 2d, or a date, such as "
             "2026-01-31 or 2026-01-31T12:00."
         ) from None
+
+
+def count(text: str) -> int:
+    """Read a number from 0 on, for `argparse`."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} makes no sense: use a number from 0 on")
+    return number
 
 
 def moment_or_none(text: str | None) -> float | None:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from nemo_run.cli._experiments import _summaries
-from nemo_run.cli._experiments._arguments import Parser, as_json, moment_or_none
+from nemo_run.cli._experiments._arguments import Parser, as_json, count, moment_or_none
 from nemo_run.cli._experiments._finding import Place, places
 from nemo_run.cli._screen import Screen
 from nemo_run.cli._suggestions import did_you_mean
@@ -44,7 +44,7 @@ def add_filters(parser: Parser) -> None:
     parser.add_argument("--since", metavar="TIME", help="made after it: 2d, 2026-01-31")
     parser.add_argument("--until", metavar="TIME", help="made before it")
     parser.add_argument("--text", metavar="TEXT", help="in id, tags, note, job names or arguments")
-    parser.add_argument("--limit", "-n", type=int, metavar="N", help="at most so many")
+    parser.add_argument("--limit", "-n", type=count, metavar="N", help="at most so many")
     parser.add_argument("--cached", action="store_true", help="do not ask backends")
 
 
@@ -96,8 +96,6 @@ def filtered(options: argparse.Namespace) -> list[Entry]:
         and (since is None or place.created_at >= since)
         and (until is None or place.created_at <= until)
     ]
-    if options.limit is not None and options.limit < 0:
-        raise ConfigError(f"--limit {options.limit} makes no sense. Use a number from 0 on.")
     only_places = not (states or options.executor or options.tag or options.text)
     if only_places and options.limit is not None:
         chosen = chosen[: options.limit]

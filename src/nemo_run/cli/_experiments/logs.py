@@ -6,7 +6,7 @@ import argparse
 import re
 from datetime import datetime, timezone
 
-from nemo_run.cli._experiments._arguments import Parser, moment_or_none
+from nemo_run.cli._experiments._arguments import Parser, count, moment_or_none
 from nemo_run.cli._experiments._finding import find, find_jobs
 from nemo_run.exceptions import ConfigError
 
@@ -20,7 +20,7 @@ def arguments(parser: Parser) -> None:
         "--since", metavar="TIME", help="only what was printed after it, such as 10m"
     )
     parser.add_argument(
-        "--tail", "-n", type=int, metavar="N", help="only the last lines of each job"
+        "--tail", "-n", type=count, metavar="N", help="only the last lines of each job"
     )
     parser.json()
 
