@@ -147,6 +147,14 @@ WRONG: dict[str, tuple[list[str], str]] = {
         ["net=small_net", "run.executor=LocalExecuter"],
         "No matching factory found for: LocalExecuter. Did you mean 'LocalExecutor'?",
     ),
+    "a wrong field of an executor": (
+        ["net=small_net", "run.executor=local", "run.executor.nodes=two"],
+        "Error: run.executor.nodes=two: Failed to parse 'two' as int",
+    ),
+    "a wrong argument of an executor": (
+        ["net=small_net", "run.executor=LocalExecutor(nodes=two)"],
+        "Error: run.executor=LocalExecutor(nodes=two): Failed to parse 'two' as int",
+    ),
     "a field of no executor": (
         ["net=small_net", "run.executor.nodes=2"],
         "Name one with run.executor=NAME",

@@ -47,16 +47,24 @@ def place(
     for override in sorted(
         overrides, key=lambda override: override.key in ("executor", "plugins"), reverse=True
     ):
-        if override.key == "executor" and override.operation is Operation.ASSIGN:
-            holder.executor = _named(override, context, _any_of(Executor))
-        elif override.key == "plugins":
-            holder.plugins = _changed_plugins(holder.plugins, override, context)
-        else:
-            _check_there(holder, override)
-            key = _first_plugin(override.key, holder.plugins)
-            apply_overrides(holder, [dataclasses.replace(override, key=key)])
+        try:
+            _place(holder, override, context)
+        except CLIException as err:
+            err.arg = f"run.{override}"  # as it was written
+            raise
     placed = None if holder.executor is None else _built(holder.executor, Executor, "run.executor")
     return placed, [_built(item, ExperimentPlugin, "run.plugins") for item in holder.plugins]
+
+
+def _place(holder: Any, override: Override, context: type) -> None:
+    if override.key == "executor" and override.operation is Operation.ASSIGN:
+        holder.executor = _named(override, context, _any_of(Executor))
+    elif override.key == "plugins":
+        holder.plugins = _changed_plugins(holder.plugins, override, context)
+    else:
+        _check_there(holder, override)
+        key = _first_plugin(override.key, holder.plugins)
+        apply_overrides(holder, [dataclasses.replace(override, key=key)])
 
 
 def _as_list(plugins: Any) -> list[Any]:
@@ -88,7 +96,6 @@ def _named(override: Override, context: type, hint: Any) -> Any:
         call = parse_call(value)
         ours = _exported(call.name) if call else None
         if call is None or ours is None:
-            err.arg = f"run.{override}"
             if call is not None and override.key == "executor" and "No matching" in err.message:
                 known = [*names_for(context, override.key, hint), *_exported_names()]
                 suggestion = did_you_mean(call.name, known)
@@ -130,8 +137,7 @@ def _changed_plugins(plugins: list[Any], override: Override, context: type) -> l
     if override.operation is Operation.ADD:
         return [*plugins, *flat]
     raise ArgumentValueError(
-        f"Plugins can be named (=) and added (+=), not changed by {override.operation.value!r}",
-        f"run.{override}",
+        f"Plugins can be named (=) and added (+=), not changed by {override.operation.value!r}"
     )
 
 
@@ -140,8 +146,7 @@ def _check_there(holder: Any, override: Override) -> None:
     if not getattr(holder, what):
         raise ArgumentValueError(
             f"run.{override.key} cannot be set, since no {what} is given. "
-            f"Name one with run.{what}=NAME",
-            f"run.{override}",
+            f"Name one with run.{what}=NAME"
         )
 
 
@@ -151,7 +156,7 @@ def _first_plugin(key: str, plugins: Sequence[Any]) -> str:
         return key
     if len(plugins) > 1:
         raise ArgumentValueError(
-            f"run.{key} could mean any of {len(plugins)} plugins. Write run.plugins[0].…", key
+            f"run.{key} could mean any of {len(plugins)} plugins. Write run.plugins[0].…"
         )
     return f"plugins[0].{key.removeprefix('plugins.')}"
 
