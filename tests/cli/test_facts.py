@@ -52,6 +52,7 @@ class TestRegistration:
 
     def test_help_is_the_docstring_up_to_its_arguments(self, facts: Facts) -> None:
         short, long = facts("bare", "--help").out, facts("bare", "--help", "--docs").out
+        assert facts("bare", "--help", "-d").out == long
         assert ("Say x." in short, "And say it well." in short) == (True, False)
         assert "And say it well." in long
         assert "what to say" not in short + long
@@ -305,6 +306,11 @@ class TestContext:
         assert (told["by name"], told["config"]) == ("LocalExecutor", "Config")
         assert told["help"].startswith("The options of one run of a command")
         assert "No matching factory found for: nobody" in told["unknown"]
+
+    def test_factories_for_executors_of_any_class_are_found(self, facts: Facts) -> None:
+        words = ("run.executor=other", "run.executor.colour=red", "--dryrun")
+        done = facts("bare", *words)
+        assert (done.code, "fdl_runner" in done.out) == (0, True), done.err
 
     def test_plugins_need_an_executor_to_have_an_effect(self, facts: Facts) -> None:
         done = facts("bare", "run.plugins=facts.Mark", "--yes")

@@ -166,7 +166,9 @@ def test_an_experiment_launches_with_its_context(lab: Path, nemorun: Command) ->
     dry = nemorun("lab", "many", "ctx.executor=LocalExecutor", "--dryrun")
     assert dry.code == 0, dry.err
     assert "[DRYRUN] Task job1" in dry.out
-    assert nemorun("experiment", "list", "--ids").out.count("\n") == 2, "a dry run leaves none"
+    here = nemorun("lab", "many", "n=1", "--name", "here", "--yes")
+    assert (here.code, "\njob 0\n" in here.out) == (0, True), "without an executor in this process"
+    assert nemorun("experiment", "list", "--ids").out.count("\n") == 3, "a dry run leaves none"
 
 
 def test_a_workspace_file_is_found_from_below(

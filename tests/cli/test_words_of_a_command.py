@@ -18,6 +18,10 @@ GIVEN: dict[str, tuple[list[str], dict[str, Any]]] = {
         ["net=small_net(width=3)", "net.depth=9"],
         {"net": {"width": 3, "depth": 9}},
     ),
+    "a part before the whole it is of": (
+        ["net.depth=9", "net=small_net"],
+        {"net": {"width": 4, "depth": 9}},
+    ),
     "operators": (
         ["net=small_net", "net.width*=2", "steps+=1"],
         {"net": {"width": 8, "depth": 2}, "steps": 11},

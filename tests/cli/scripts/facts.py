@@ -174,6 +174,16 @@ def anywhere() -> int:
     return 3
 
 
+@dataclass(kw_only=True)
+class OtherExecutor(run.LocalExecutor):
+    colour: str = "blue"
+
+
+@run.cli.factory
+def other() -> run.Config[OtherExecutor]:
+    return run.Config(OtherExecutor)
+
+
 # What the library says about itself.
 
 
