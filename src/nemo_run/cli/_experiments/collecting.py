@@ -9,9 +9,10 @@ import argparse
 import time
 from datetime import timedelta
 
-from nemo_run.cli._experiments import _summaries, removing
+from nemo_run.cli._experiments import _summaries
 from nemo_run.cli._experiments._arguments import Parser, as_json, seconds
 from nemo_run.cli._experiments._finding import places
+from nemo_run.cli._experiments.removing import leftovers, remove
 from nemo_run.cli._screen import Screen
 from nemo_run.run._catalogue import Entry
 from nemo_run.run._counting import plural
@@ -20,6 +21,9 @@ from nemo_run.run._counting import plural
 def arguments(parser: Parser) -> None:
     parser.add_argument("--older-than", default="30d", metavar="TIME", help="30d by default")
     parser.add_argument("--keep-tagged", action="store_true", help="leave those that have a tag")
+    parser.add_argument(
+        "--keep-remote", action="store_true", help="leave what jobs have at backends"
+    )
     parser.add_argument("--yes", "-y", action="store_true", help="remove it; otherwise a dry run")
     parser.json()
 
@@ -36,8 +40,10 @@ def run(options: argparse.Namespace) -> int:
         for entry in entries
         if entry.ended and not (options.keep_tagged and entry.labels.tags)
     ]
+    left = {entry.id: [] if options.keep_remote else leftovers(entry) for entry in chosen}
+    there = [found.what for some in left.values() for found in some]
     for entry in chosen if options.yes else ():
-        removing.remove(entry)
+        remove(entry, left[entry.id])
     archives = gc(older_than=timedelta(seconds=age_s), dry_run=not options.yes)
     size_bytes = sum(archive.size_bytes for archive in archives)
     screen = Screen()
@@ -45,6 +51,7 @@ def run(options: argparse.Namespace) -> int:
         data = {
             "removed": options.yes,
             "experiments": [entry.id for entry in chosen],
+            "leftovers": there,
             "archives": [str(archive.path) for archive in archives],
             "archive_bytes": size_bytes,
         }
@@ -52,9 +59,14 @@ def run(options: argparse.Namespace) -> int:
         return 0
     for entry in chosen:
         screen.print(_line(entry))
+    for what in there:
+        screen.print(what)
     for archive in archives:
         screen.print(str(archive.path))
-    found = f"{plural(len(chosen), 'experiment')} and {plural(len(archives), 'archive')}"
+    experiments = plural(len(chosen), "experiment")
+    if there:
+        experiments += f", {plural(len(there), 'thing')} at backends"
+    found = f"{experiments} and {plural(len(archives), 'archive')}"
     done = "removed" if options.yes else "would be removed; say --yes to do it"
     screen.print(f"{found} of code ({size_bytes / 1e6:.1f} MB) {done}")
     return 0

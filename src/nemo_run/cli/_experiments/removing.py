@@ -1,11 +1,16 @@
-"""Forget experiments that have ended: their directories, and the records of their jobs."""
+"""Forget experiments that have ended: their directories, and the records of their jobs.
+
+What their jobs have at backends stays, unless it is to be removed as well.
+"""
 
 from __future__ import annotations
 
 import argparse
 import logging
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nemo_run._records import JobStore
 from nemo_run.cli._experiments import _summaries
@@ -16,6 +21,9 @@ from nemo_run.exceptions import ConfigError, NemoRunError, RecordError
 from nemo_run.run._catalogue import Entry
 from nemo_run.run._counting import plural
 
+if TYPE_CHECKING:
+    from nemo_run.core.execution.leftovers import Leftover
+
 log = logging.getLogger(__name__)
 
 
@@ -23,6 +31,9 @@ def arguments(parser: Parser) -> None:
     parser.experiment(nargs="+")
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     parser.add_argument("--dryrun", action="store_true", help="only say what would be removed")
+    parser.add_argument(
+        "--remote", action="store_true", help="also what their jobs have at backends"
+    )
     parser.json()
 
 
@@ -37,13 +48,18 @@ def run(options: argparse.Namespace) -> int:
     removed = not options.dryrun and (
         options.yes or ask(f"Remove {plural(len(entries), 'experiment')} ({names}) for good?")
     )
+    left = {entry.id: leftovers(entry) for entry in entries}
     for entry in entries if removed else ():
-        remove(entry)
+        remove(entry, left[entry.id] if options.remote else ())
+    there = [found.what for some in left.values() for found in some]
     screen = Screen()
     if options.json:
-        screen.print(as_json({"removed": [e.id for e in entries] if removed else []}))
-    else:
-        screen.print(f"Removed {names}" if removed else f"Not removed: {names}")
+        ids = [entry.id for entry in entries] if removed else []
+        screen.print(as_json({"removed": ids, "leftovers": there, "remote": options.remote}))
+        return 0
+    screen.print(f"Removed {names}" if removed else f"Not removed: {names}")
+    for what in there:
+        screen.print(f"{'Removed' if removed and options.remote else 'Left'} {what}")
     return 0
 
 
@@ -61,13 +77,14 @@ def check_removable(entry: Entry) -> None:
         )
 
 
-def remove(entry: Entry) -> None:
-    """Delete the directory of an experiment, the records of its jobs and what they left behind.
+def remove(entry: Entry, also: Sequence[Leftover] = ()) -> None:
+    """Delete the directory of an experiment and the records of its jobs, after what is left.
 
     Raises:
-        RecordError: a part of it could not be deleted; it is then still listed.
+        NemoRunError: a part of it could not be deleted; it is then still listed.
     """
-    _clean_up_backends(entry)
+    for leftover in also:
+        leftover.remove()
     store = JobStore()
     for job in entry.jobs:
         for handle in job.handles:
@@ -88,17 +105,21 @@ def remove(entry: Entry) -> None:
         path.parent.rmdir()
 
 
-def _clean_up_backends(entry: Entry) -> None:
-    """Let executors remove what jobs left at their backends; trouble is only logged."""
+def leftovers(entry: Entry) -> list[Leftover]:
+    """Return what the jobs of an experiment may still have at their backends, each once."""
+    if not any(job.handles for job in entry.jobs) or entry.executors == ("local_persistent",):
+        return []
     from nemo_run.cli._experiments._opening import open_experiment
 
-    if not any(job.handles for job in entry.jobs):
-        return
     try:
-        experiment = open_experiment(entry.path)
-        experiment.status(return_dict=True)
+        jobs = open_experiment(entry.path).jobs
     except NemoRunError as err:
         log.warning("%s: what its jobs left behind cannot be looked for: %s", entry.id, err)
-        return
-    for job in experiment.jobs:
-        job.cleanup()
+        return []
+    found = [
+        leftover
+        for job, known in zip(jobs, entry.jobs, strict=False)
+        for executor, handle in zip(job.executors_in_order, known.handles, strict=False)
+        for leftover in executor.leftovers(handle)
+    ]
+    return list(dict.fromkeys(found))

@@ -18,12 +18,13 @@ from nemo_run.core.packaging.base import Packager
 from nemo_run.exceptions import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from torchx.specs import Role
     from typing_extensions import Self
 
     from nemo_run.config import Config
+    from nemo_run.core.execution.leftovers import Leftover
 
 
 NEW = {"new": True}
@@ -287,6 +288,10 @@ class Executor(ConfigurableMixin):
 
     def cleanup(self, handle: str) -> None:
         """Remove what an ended job left at its backend."""
+
+    def leftovers(self, handle: str) -> Iterable[Leftover]:
+        """Return what an ended job still has at its backend; asks nobody."""
+        return ()
 
 
 def import_executor(

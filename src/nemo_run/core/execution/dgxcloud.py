@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nemo_run._clients.runai import Kind, RunAI
     from nemo_run.config import Config
     from nemo_run.core.execution.checks import Finding
+    from nemo_run.core.execution.leftovers import Leftover
 
 logger = logging.getLogger(__name__)
 
@@ -183,6 +184,20 @@ class DGXCloudExecutor(Executor):
         from nemo_run.core.execution._runai_checks import diagnose
 
         return diagnose(self)
+
+    def leftovers(self, handle: str) -> Iterator[Leftover]:
+        """Yield the workload, which Run:ai keeps for ever; files stay on the volume."""
+        from nemo_run._records import JobStore
+        from nemo_run.core.execution._runai_site import Site
+        from nemo_run.core.execution.leftovers import Leftover, app_id_of
+
+        record = JobStore().find(app_id_of(handle), self.SCHEDULER)
+        if record is not None and record.ref is not None and record.ref.native_id:
+            site, workload = Site.from_where(record.ref.where), record.ref.native_id
+            yield Leftover(
+                f"workload {workload} of project {site.project}",
+                lambda: site.client().delete(self._kind, workload),
+            )
 
     def nnodes(self) -> int:
         return self.nodes

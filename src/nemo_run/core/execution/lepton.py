@@ -29,6 +29,7 @@ from nemo_run.exceptions import (
 if TYPE_CHECKING:
     from nemo_run._clients.lepton import Job, Lepton
     from nemo_run.core.execution.checks import Finding
+    from nemo_run.core.execution.leftovers import Leftover
 
 logger = logging.getLogger(__name__)
 
@@ -153,6 +154,13 @@ class LeptonExecutor(Executor):
         from nemo_run.core.execution._lepton_checks import diagnose
 
         return diagnose(self)
+
+    def leftovers(self, handle: str) -> Iterator[Leftover]:
+        """Yield the job, which the workspace keeps; files stay on the storage."""
+        from nemo_run.core.execution.leftovers import Leftover, app_id_of
+
+        job_id = app_id_of(handle).rpartition("___")[2]
+        yield Leftover(f"job {job_id} of the Lepton workspace", lambda: self.cancel(job_id))
 
     def job_spec(self, environment: Mapping[str, str]) -> dict[str, Any]:
         """Return the specification of a job, but for the id of its node group."""

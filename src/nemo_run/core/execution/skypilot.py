@@ -16,7 +16,11 @@ from nemo_run.core.packaging.base import Packager
 from nemo_run.exceptions import BackendError, ConfigError, JobNotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import sky
+
+    from nemo_run.core.execution.leftovers import Leftover
 
 logger = logging.getLogger(__name__)
 
@@ -173,6 +177,15 @@ class SkypilotExecutor(SkypilotTask):
             client.download(cluster, job_id, log_directory(self.job_dir, app_id))
         except (JobNotFoundError, ConfigError) as err:
             logger.debug("%s: no logs to copy: %s", app_id, err)
+
+    def leftovers(self, handle: str) -> Iterator[Leftover]:
+        """Yield the cluster, if it was made for the experiment."""
+        from nemo_run.core.execution.leftovers import Leftover, app_id_of
+
+        app_id = app_id_of(handle)
+        if is_made_for_experiment(app_id):
+            cluster = split_app_id(app_id)[0]
+            yield Leftover(f"cluster {cluster} of SkyPilot's", lambda: client.down(cluster))
 
 
 def cluster_of(experiment: str) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from nemo_run.core.execution.checks import Finding
+    from nemo_run.core.execution.leftovers import Leftover
 
 STATE_DIR = ".nemo_run"
 """Below the job directory on the cluster: what we keep there about each submission."""
@@ -374,6 +375,21 @@ class SlurmExecutor(Executor):
         from nemo_run.core.execution._slurm_checks import diagnose
 
         return diagnose(self)
+
+    def leftovers(self, handle: str) -> Iterator[Leftover]:
+        """Yield the directory of the experiment on the cluster, where that is not the one here."""
+        from nemo_run.core.execution.leftovers import Leftover
+
+        directory = PurePosixPath(self.tunnel.job_dir)
+        id = self.experiment_id or ""
+        is_of_experiment = directory.parts[-2:] == (id.rpartition("_")[0] or id, id)
+        is_here = (
+            isinstance(self.tunnel, LocalTunnel) and Path(directory) == Path(self.job_dir).parent
+        )
+        if id and is_of_experiment and not is_here:
+            argv = ["rm", "-rf", "--", str(directory)]
+            where = self.tunnel.key.strip("@")
+            yield Leftover(f"directory {directory} on {where}", lambda: self.tunnel.run(argv))
 
     # By hand, on a cluster.
 
