@@ -91,10 +91,11 @@ TOUR = (
 )
 
 
+@pytest.mark.timeout(300)
 def test_the_tour_leads_through_the_command_line(tmp_path: Path) -> None:
     path = {"PATH": f"{commands.BIN}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
     env = {**path, "INCLUDE_WORKSPACE_FILE": "true"}
-    done = commands.run(["bash", EXAMPLES / "tour.sh"], cwd=tmp_path, env=env)
+    done = commands.run(["bash", EXAMPLES / "tour.sh"], cwd=tmp_path, env=env, timeout_s=280)
     assert done.code == 0, done.out + done.err
     position = 0
     for pattern in TOUR:

@@ -8,7 +8,7 @@ import pytest
 from tests.cli import commands
 from tests.integration.slurm.cluster import SlurmCluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 WORKSPACE = """
 import nemo_run as run

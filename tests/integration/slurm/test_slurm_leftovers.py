@@ -10,7 +10,7 @@ from tests.integration.slurm.cluster import SlurmCluster
 
 import nemo_run as run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def launched(tmp_path: Path) -> str:
