@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,14 @@ def test_executors_join_with_one_method() -> None:
         "Broken",
         "KeyError: 'it is not ready'",
     ]
+
+
+@pytest.mark.skipif(find_spec("sky") is not None, reason="SkyPilot is installed")
+def test_a_client_that_is_not_installed_is_named(nemorun: Command) -> None:
+    found = nemorun("doctor", "SkypilotExecutor", "--json")
+    (sdk,) = (f for f in found.json()["SkypilotExecutor"] if f["subject"] == "sdk")
+    assert (found.code, sdk["verdict"]) == (1, "failed")
+    assert "pip install 'nemo_run[skypilot]'" in sdk["detail"]
 
 
 def test_versions_are_compared_by_their_numbers() -> None:
