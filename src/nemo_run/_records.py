@@ -300,9 +300,10 @@ class JobStore:
         """Return the names of the schedulers that have records here."""
         home = Path(get_nemorun_home()) if self._home is None else self._home
         try:
-            return sorted(path.name for path in (home / "jobs").iterdir() if path.is_dir())
+            names = sorted(path.name for path in (home / "jobs").iterdir() if path.is_dir())
         except OSError:
             return []
+        return [name for name in names if _SCHEDULER_NAME.fullmatch(name)]
 
     def path(self, app_id: str, scheduler: str) -> Path:
         """Return the file a job is recorded in, whether or not it is there."""

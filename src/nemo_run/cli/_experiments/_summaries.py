@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -84,9 +85,10 @@ def _asked(entry: Entry) -> Entry:
     try:
         watch = open_experiment(entry.path)._watch
         now = watch.states()
-        watch.write_down_the_end()
     except NemoRunError:
         return entry  # as it was last written down
+    with contextlib.suppress(NemoRunError, OSError):  # it may be somebody else's
+        watch.write_down_the_end()
     if len(now) != len(entry.jobs):
         return entry
     jobs = [_of_state(job, state) for job, state in zip(entry.jobs, now, strict=True)]
