@@ -253,6 +253,7 @@ def detached(title: str, **scripts: str) -> None:
         experiment.run(detach=True)
 
 
+@pytest.mark.timeout(300)
 def test_running_jobs_are_followed_and_ended(own_home: Path, nemorun: Command) -> None:
     detached("long", one="echo started; sleep 600", two="sleep 600", three="sleep 600")
     ids = nemorun("experiment", "list", "--state", "RUNNING", "--state", "PENDING", "--ids")
