@@ -97,6 +97,16 @@ class TestTorchrun:
         assert value(args, "--rdzv-endpoint") == "node0:1234"
         assert value(args, "--node-rank") == "1"
 
+    @pytest.mark.parametrize("missing", ["MASTER_ADDR", "MASTER_PORT", "NODE_RANK"])
+    def test_several_nodes_without_a_place_to_meet_are_refused(
+        self, monkeypatch: pytest.MonkeyPatch, missing: str
+    ) -> None:
+        for name in ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK"):
+            monkeypatch.setenv(name, "1")
+        monkeypatch.delenv(missing)
+        with pytest.raises(ConfigError, match="MASTER_ADDR, MASTER_PORT and NODE_RANK"):
+            torchrun(script="t.py", j="2x8", use_env=True)
+
     def test_all_nodes_agree_on_the_id(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MASTER_ADDR", "node0")
         monkeypatch.setenv("MASTER_PORT", "1234")
@@ -119,6 +129,7 @@ class TestTorchrun:
     ) -> None:
         monkeypatch.setenv("MASTER_ADDR", "node0")
         monkeypatch.setenv("MASTER_PORT", "1234")
+        monkeypatch.setenv("NODE_RANK", "1")
         before = random.getstate()
         torchrun(script="t.py", j="2x8", use_env=True)
         torchrun(script="t.py", j="1x8")
@@ -176,6 +187,12 @@ class TestFaultTolerance:
         assert value(args, "--ft-log-level") == "DEBUG"
         assert value(args, "--max-restarts") == "4"
         assert "--ignore-missing-fault-tol-cfg" not in args
+
+    def test_lepton_names_its_variables(self) -> None:
+        args = args_of(ft_launcher(script="t.py", j="2x8", lepton=True))
+        assert value(args, "--node-rank") == "$NODE_RANK"
+        assert value(args, "--master-addr") == "$MASTER_ADDR"
+        assert "--rdzv-endpoint" not in args
 
     def test_zero_is_a_value(self) -> None:
         args = args_of(ft_launcher(script="t.py", max_restarts=0, workload_check_interval=0.0))

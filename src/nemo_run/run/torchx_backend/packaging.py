@@ -223,10 +223,10 @@ def _application(
         "debug": executor.packager.debug,
         "dgxc": executor.CAPABILITIES.rendezvous == "platform",
         "use_env": executor.CAPABILITIES.local_paths,
+        "lepton": executor.CAPABILITIES.rendezvous == "variables",
     }
     if isinstance(launcher, Torchrun):
-        by_variables = executor.CAPABILITIES.rendezvous == "variables"
-        return torchrun(*command.program_args, **shared, lepton=by_variables)
+        return torchrun(*command.program_args, **shared)
     return ft_launcher(
         *command.program_args,
         **shared,

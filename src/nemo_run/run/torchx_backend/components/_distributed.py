@@ -73,15 +73,15 @@ class Rendezvous:
         if use_env:
             address, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT")
             node_rank = environ.get("NODE_RANK") or environ.get("SLURM_NODEID")
-            if address and port:
-                # All nodes must come to the same id without talking to each other.
-                endpoint = seed = f"{address}:{port}"
-            elif topology.high > 1:
+            if topology.high > 1 and not (address and port and node_rank):
                 raise ConfigError(
                     f"A local job on {topology.high} nodes needs to know where they meet. "
                     "Set MASTER_ADDR, MASTER_PORT and NODE_RANK, or ask for one node."
                 )
-            rank = node_rank or ("0" if topology.high == 1 else rank)
+            if address and port:
+                # All nodes must come to the same id without talking to each other.
+                endpoint = seed = f"{address}:{port}"
+            rank = node_rank or "0"
         chosen = self.id if self.id is not None else random.Random(seed).randint(1, 10000)
         return [
             *("--rdzv-backend", self.backend),

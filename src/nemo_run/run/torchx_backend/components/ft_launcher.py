@@ -45,6 +45,7 @@ def ft_launcher(
     max_restarts: int | None = None,
     dgxc: bool = False,
     use_env: bool = False,
+    lepton: bool = False,
 ) -> AppDef:
     """Start a program like `torchrun` does, watched for ranks that hang or die.
 
@@ -71,7 +72,7 @@ def ft_launcher(
 
     topology = Topology.parse(j)
     rendezvous = Rendezvous(backend=rdzv_backend, port=rdzv_port, id=rdzv_id)
-    options += launch_options(topology, rendezvous, dgxc=dgxc, lepton=False, use_env=use_env)
+    options += launch_options(topology, rendezvous, dgxc=dgxc, lepton=lepton, use_env=use_env)
     return application(
         "ft_launcher",
         [*options, *program(script, m, no_python), *script_args],
