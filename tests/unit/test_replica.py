@@ -747,8 +747,8 @@ def test_without_proc_ps_tells_the_same() -> None:
 # The clock of the log
 
 
-def clock(replica: Replica) -> list[tuple[float, int]]:
-    file = replica.directory / ".replica" / "clock"
+def clock(replica: Replica, name: str = "clock") -> list[tuple[float, int]]:
+    file = replica.directory / ".replica" / name
     rows = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
     assert [float(when) for when, _ in rows] == sorted(float(when) for when, _ in rows)
     return [(float(when), int(size)) for when, size in rows]
@@ -801,9 +801,17 @@ def test_what_was_written_without_a_supervisor_is_noted_with_its_own_time(replic
     assert when == pytest.approx(written, abs=0.01)
 
 
-def test_streams_that_are_separate_have_no_clock(replica: Replica) -> None:
-    replica.sh("echo out", separate=True).end()
+def test_streams_that_are_separate_have_a_clock_each(replica: Replica) -> None:
+    replica.sh("echo out; echo error >&2", separate=True).end()
     assert clock(replica) == []
+    assert [size for _, size in clock(replica, "clock.stdout")] == [0, len("out\n")]
+    assert [size for _, size in clock(replica, "clock.stderr")] == [0, len("error\n")]
+
+
+def test_streams_that_are_together_have_one_clock(replica: Replica) -> None:
+    replica.sh("echo out; echo error >&2").end()
+    names = {path.name for path in (replica.directory / ".replica").glob("clock*")}
+    assert names == {"clock"}
 
 
 def test_a_clock_that_cannot_be_written_costs_nothing(replica: Replica) -> None:

@@ -18,7 +18,8 @@ What is known is in ``<replica>/.replica/``. Every file that matters appears who
     attempt-N.expired    the same, after the time limit was reached and before it is told to end
     ….exit.CODE          one of the last two, after the attempt ended; a rename needs no disk space
     cancel               somebody asked for the end; made before anything is told to end
-    clock                how long the log was when; the one file that is appended to
+    clock                how long the log was when; the one file that is appended to. With separate
+                         streams there are clock.stdout and clock.stderr instead
 
 Why no attempt runs twice and no exit code is lost:
 

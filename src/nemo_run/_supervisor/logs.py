@@ -1,6 +1,6 @@
 """The logs of a replica, what we write there, and when they had which length."""
 
-# ruff: noqa: PTH116, PTH118, PTH211
+# ruff: noqa: PTH118, PTH211
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ import time
 from .files import Files
 from .records import Spec
 
-CLOCK = "clock"
+CLOCKS = (
+    (b"combined.log", "clock"),
+    (b"stdout.log", "clock.stdout"),
+    (b"stderr.log", "clock.stderr"),
+)
 CLOCK_S = 1.0
 
 
@@ -47,18 +51,15 @@ def announce(directory: bytes, spec: Spec, number: int) -> None:
 
 
 class LogClock:
-    """Notes how long the log was when, so that its lines can be chosen by time.
+    """Notes how long the logs were when, so that their lines can be chosen by time.
 
-    A line ``<seconds since the epoch> <bytes>`` says that so many bytes were written by then. The
-    times never decrease. Streams in files of their own have no clock, and without room for it, or
-    without a supervisor, it pauses.
+    Each log has a file of its own for that. A line ``<seconds since the epoch> <bytes>`` says that
+    so many bytes were written by then. The times never decrease. Without room for it, or without a
+    supervisor, it pauses.
     """
 
     def __init__(self, files: Files) -> None:
-        self.files = files
-        self.log = os.path.join(files.directory, b"combined.log")
-        self.noted_bytes: int | None = None  # not known before the last line was read
-        self.looked_at = 0.0
+        self.hands = [_Hand(files, log, clock) for log, clock in CLOCKS]
         self.due = 0.0  # monotonic
 
     def rest_s(self) -> float:
@@ -66,21 +67,39 @@ class LogClock:
         return self.due - time.monotonic()
 
     def look(self, *, always: bool = False) -> None:
-        """Note a change of the log if it is time to look; ``always`` for a line in any case."""
+        """Note a change of a log if it is time to look; ``always`` for a line in any case."""
         if self.rest_s() > 0 and not always:
             return
-        self.due = time.monotonic() + CLOCK_S
-        try:
-            self._look(always)
-        except FileNotFoundError:
-            self.due = float("inf")  # there is no such log
-        except OSError:
-            return  # a full disk: choosing by time is less exact, and that is all
+        self.hands = [hand for hand in self.hands if hand.look(always)]
+        self.due = time.monotonic() + CLOCK_S if self.hands else float("inf")
 
-    def _look(self, always: bool) -> None:
+
+class _Hand:
+    """Notes how long one log was when."""
+
+    def __init__(self, files: Files, log: bytes, clock: str) -> None:
+        self.files = files
+        self.log = os.path.join(files.directory, log)
+        self.clock = clock
+        self.noted_bytes: int | None = None  # not known before the last line was read
+        self.looked_at = 0.0
+
+    def look(self, always: bool) -> bool:
+        """Note a change, if there was one; False if there is no such log, or only a link."""
+        try:
+            stat = os.lstat(self.log)
+            if stat.st_mode & 0o170000 == 0o120000:
+                return False
+            self._note(stat, always)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True  # a full disk: choosing by time is less exact, and that is all
+        return True
+
+    def _note(self, stat: os.stat_result, always: bool) -> None:
         if self.noted_bytes is None:
             self.looked_at, self.noted_bytes = self._last_line()
-        stat = os.stat(self.log)
         now = time.time()
         changed = stat.st_size != self.noted_bytes
         if changed or always:
@@ -94,14 +113,14 @@ class LogClock:
 
     def _append(self, line: bytes) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        fd = os.open(CLOCK, flags, 0o644, dir_fd=self.files.fd)
+        fd = os.open(self.clock, flags, 0o644, dir_fd=self.files.fd)
         try:
             os.write(fd, line)
         finally:
             os.close(fd)
 
     def _last_line(self) -> tuple[float, int]:
-        lines = (self.files.read(CLOCK) or b"").splitlines()
+        lines = (self.files.read(self.clock) or b"").splitlines()
         try:
             when, size = lines[-1].split()
             return float(when), int(size)

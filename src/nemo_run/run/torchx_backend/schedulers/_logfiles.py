@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import logging
 import os
 import re
 import time
@@ -16,11 +17,17 @@ from torchx.schedulers.api import Stream
 from nemo_run.exceptions import ConfigError
 from nemo_run.run.torchx_backend.schedulers.api import LogQuery
 
+log = logging.getLogger(__name__)
+
 BLOCK_BYTES = 1 << 20
 LAST_BYTES = 1 << 16
 PAUSE_S = (0.02, 0.2)
-CLOCK = ".replica/clock"
-"""Lines ``<seconds since the epoch> <bytes in the log by then>``."""
+CLOCKS = {
+    "combined.log": ".replica/clock",
+    "stdout.log": ".replica/clock.stdout",
+    "stderr.log": ".replica/clock.stderr",
+}
+"""For each log a file of lines ``<seconds since the epoch> <bytes in the log by then>``."""
 
 _CLOCK_LINE = re.compile(r"^(\d+\.\d+) +(\d+) *$", re.MULTILINE)
 
@@ -33,13 +40,12 @@ def read(
     Raises:
         ConfigError: one stream is wanted, but they were not kept apart.
     """
-    files = _files(directory, query.stream)
-    if len(files) == 1:
-        start, stop = _range(directory, query.since, query.until)
-        if query.last_only:
-            start = max(start, _size(files[0]) - LAST_BYTES)
-        return _read_one(files[0], query.follow, ended, start, stop)
-    return _read_together([_read_one(file, query.follow, ended) for file in files])
+    return _as_they_come(
+        [
+            _read_one(file, query.follow, ended, *_range(directory, file, query))
+            for file in _files(directory, query.stream)
+        ]
+    )
 
 
 def _files(directory: Path, stream: Stream) -> list[Path]:
@@ -63,15 +69,30 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _read_one(
-    path: Path,
-    follow: bool,
-    ended: Callable[[], bool],
-    start: int = 0,
-    stop: int | None = None,
-) -> Iterator[bytes]:
-    descriptor = None
+def _as_they_come(logs: list[Iterator[bytes]]) -> Iterator[bytes]:
+    """Yield the blocks of several logs; the order between two is not known, each keeps its own."""
     pause_s = PAUSE_S[0]
+    while logs:
+        quiet = True
+        for one in logs[:]:
+            block = next(one, None)
+            if block is None:
+                logs.remove(one)
+            elif block:
+                yield block
+                quiet = False
+        if not quiet:
+            pause_s = PAUSE_S[0]
+        elif logs:
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, PAUSE_S[1])
+
+
+def _read_one(
+    path: Path, follow: bool, ended: Callable[[], bool], start: int, stop: int | None
+) -> Iterator[bytes]:
+    """Yield blocks of whole lines, and nothing (``b""``) where more may come later."""
+    descriptor = None
     position, block_bytes = start, BLOCK_BYTES
     # Asked before reading: what was written until the end is then in the file.
     over = not follow or ended()
@@ -89,7 +110,7 @@ def _read_one(
             if end:
                 yield data[:end]
                 position += end  # what is left of a block is read again with the rest of its line
-                block_bytes, pause_s = BLOCK_BYTES, PAUSE_S[0]
+                block_bytes = BLOCK_BYTES
             elif len(data) == block_bytes and not is_last:
                 block_bytes *= 2
             elif over or is_last:
@@ -97,35 +118,39 @@ def _read_one(
                     yield data
                 return
             else:
-                time.sleep(pause_s)
-                pause_s = min(pause_s * 1.5, PAUSE_S[1])
+                yield b""
                 over = ended()
     finally:
         if descriptor is not None:
             os.close(descriptor)
 
 
-def _read_together(streams: list[Iterator[bytes]]) -> Iterator[bytes]:
-    # The order between two files is not known; each keeps its own.
-    for stream in streams:
-        yield from stream
-
-
-def _range(
-    directory: Path, since: datetime | None, until: datetime | None
-) -> tuple[int, int | None]:
-    """Return from which byte to which the lines of a time are."""
-    if since is None and until is None:
-        return 0, None
-    times, sizes = _clock(directory)
-    start = 0 if since is None else _size_at(times, sizes, since.timestamp())
-    stop = None if until is None else _size_at(times, sizes, until.timestamp())
+def _range(directory: Path, file: Path, query: LogQuery) -> tuple[int, int | None]:
+    """Return from which byte to which the wanted lines of a log are."""
+    start, stop = _times(directory / CLOCKS[file.name], file, query.since, query.until)
+    if query.last_only:
+        start = max(start, _size(file) - LAST_BYTES)
     return start, stop
 
 
-def _clock(directory: Path) -> tuple[list[float], list[int]]:
+def _times(
+    clock: Path, file: Path, since: datetime | None, until: datetime | None
+) -> tuple[int, int | None]:
+    if since is None and until is None:
+        return 0, None
+    times, sizes = _clock(clock)
+    if not times and _size(file):  # as 0.12 left it, or there was no room for a clock
+        log.warning("When the lines of %s were written is not known; all are shown.", file)
+        return 0, None
+    start = 0 if since is None else _size_at(times, sizes, since.timestamp())
+    if until is None or until.timestamp() >= time.time():
+        return start, None
+    return start, _size_at(times, sizes, until.timestamp())
+
+
+def _clock(path: Path) -> tuple[list[float], list[int]]:
     try:
-        text = (directory / CLOCK).read_text(errors="replace")
+        text = path.read_text(errors="replace")
     except FileNotFoundError:
         return [], []
     times, sizes = [], []
