@@ -420,6 +420,7 @@ class TestOutput:
         assert "demo" in out
         assert "from_id" in out
         assert exp._id in out
+        assert f"nemorun experiment status {exp._id}\n" in out
         assert "SUCCEEDED" in out
 
     def test_names_are_printed_as_they_are(self, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,9 @@ STYLES = {
     AppState.RUNNING: "cyan",
     AppState.UNKNOWN: "yellow",
 }
+
+PANEL_LINES = 4
+"""How many lines of a terminal are not for jobs: the frame, those left out, and the cursor."""
 
 
 def describe(
@@ -150,12 +155,36 @@ class Progress:
         from rich.table import Table
 
         table = Table.grid(padding=(0, 1))
-        for index, (job, state) in enumerate(zip(self._jobs, self._states(), strict=True)):
-            running = not state.ended
-            mark: Any = self._spinners[index] if running and state.launched else Text(" ")
-            tail = Text(self._last_line(index), style="dim", no_wrap=True, overflow="ellipsis")
-            table.add_row(mark, _line(job, state), tail if running else Text(""))
-        yield Panel(table, title=self._title, title_align="left", expand=False)
+        states = self._states()
+        ended = all(state.ended for state in states)
+        chosen = _chosen(states, len(states) if ended else max(1, console.height - PANEL_LINES))
+        for index in chosen:
+            job, state = self._jobs[index], states[index]
+            running = state.launched and not state.ended
+            mark: Any = self._spinners[index] if running else Text(" ")
+            last = self._last_line(index) if running else ""
+            # A column of nothing at all makes the one before it too narrow.
+            tail = Text(last or " ", style="dim", no_wrap=True, overflow="ellipsis")
+            table.add_row(mark, _line(job, state), tail)
+        if len(chosen) < len(states):
+            others = Counter(state.state.name for state in states)
+            others.subtract(states[index].state.name for index in chosen)
+            left_out = [(name, count) for name, count in others.most_common() if count]
+            counts = ", ".join(f"{count} {name}" for name, count in left_out)
+            table.add_row(Text(" "), Text(f"… and {counts}", style="dim"), Text(" "))
+        yield Panel(table, title=Text(self._title), title_align="left", expand=False)
+
+
+def _chosen(states: Sequence[JobState], room: int) -> list[int]:
+    """Return which jobs are shown, in their order: those that run, and what went wrong."""
+
+    def rank(index: int) -> int:
+        state = states[index]
+        if not state.ended:
+            return 0 if state.launched else 2
+        return 3 if state.state is AppState.SUCCEEDED else 1
+
+    return sorted(sorted(range(len(states)), key=rank)[:room])
 
 
 def _line(job: Job | JobGroup, state: JobState) -> Text:
@@ -180,12 +209,22 @@ experiment.status()
 experiment.logs({first!r})
 experiment.cancel({first!r})
 """
-    if console.is_terminal:
-        from rich.syntax import Syntax
+    word = shlex.quote(id)
+    shell = f"""
+# Or from a shell, jobs by their numbers or names:
+nemorun experiment status {word}
+nemorun experiment logs {word} 0
+nemorun experiment cancel {word} 0
+"""
+    for text, language in ((python, "python"), (shell, "shell")):
+        if console.is_terminal:
+            from rich.syntax import Syntax
 
-        console.print(Syntax(python, "python", theme=theme))
-    else:
-        console.print(python, markup=False, highlight=False, soft_wrap=True)
+            # Printed as a text, since lines of a Syntax are cut to the width of the terminal.
+            coloured = Syntax(text, language, theme=theme).highlight(text)
+            console.print(coloured, soft_wrap=True)
+        else:
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def rule(console: Console, text: str) -> None:
