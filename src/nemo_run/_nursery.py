@@ -68,11 +68,12 @@ class Nursery:
         self.last_words = ""
         self._command = command
         self._starting = threading.Lock()
+        self._left = False
         self._process: subprocess.Popen[bytes] | None = None
         self._gate: socket.socket | None = None
 
     def ask(self, directory: Path, payload: bytes) -> str:
-        """Start a supervisor and return its answer; nothing if it, or the nursery, was killed."""
+        """Start a supervisor and return its answer; nothing if it, or the nursery, has gone."""
         about = os.fsencode(directory.absolute()) + b"\0" + payload
         try:
             return self._converse(about).decode("utf-8", "replace").strip()
@@ -89,13 +90,23 @@ class Nursery:
                 # cannot travel alone.
                 attached = theirs.fileno().to_bytes(4, sys.byteorder)
                 rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, attached)
-                self._entry().sendmsg([b"."], [rights], _NO_SIGNAL)
+                self._send(rights)
             ours.sendall(about, _NO_SIGNAL)
             ours.shutdown(socket.SHUT_WR)
             return b"".join(iter(lambda: ours.recv(65536), b""))
 
+    def _send(self, rights: tuple[int, int, bytes]) -> None:
+        try:
+            self._entry().sendmsg([b"."], [rights], _NO_SIGNAL)
+        except OSError as error:
+            if self._left:
+                raise ConnectionAbortedError from error
+            raise
+
     def _entry(self) -> socket.socket:
         with self._starting:
+            if self._left:
+                raise ConnectionAbortedError  # by whoever was interrupted while others still start
             if self._gate is None:
                 self._gate, theirs = socket.socketpair()
                 with theirs:
@@ -123,6 +134,8 @@ class Nursery:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        with self._starting:
+            self._left = True
         if self._gate is not None:
             with self._gate, suppress(OSError):  # some systems mind that it has gone already
                 # Closing would not do: somebody may have forked this process, and so has it, too.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from tests.contract import tasks
 from tests.contract.experiments import experiment, log_of, script, states, statuses
 from tests.contract.plugins import SetVariable
+from tests.integration.launching import alive, lines, wait_for
 from torchx.specs import AppState
 
 import nemo_run as run
@@ -164,13 +167,14 @@ class TestStatus:
         found = run.Experiment.from_id(made._id)
         found.console.quiet = False
         assert found.status() is None
-        out = capsys.readouterr().out.replace("\n", " ")
-        if "Task 0" in out:
-            assert "Task 0: job" in out
-            assert "- Status: SUCCEEDED" in out
-            assert "- Executor: LocalExecutor" in out
-            assert "- Job id: job-" in out
-            assert "- Local Directory:" in out
+        out = capsys.readouterr().out
+        assert "Task 0: job\n" in out
+        assert "- Status: SUCCEEDED\n" in out
+        assert "- Executor: LocalExecutor\n" in out
+        assert "- Job id: job-" in out
+        assert f"- Local Directory: {made._exp_dir}/job\n" in out
+        assert "- Exit code: 0\n" in out
+        assert re.search(r"- Duration: \d+\.\d s\n", out)
 
     def test_before_running_jobs_are_unsubmitted(self) -> None:
         with experiment() as exp:
@@ -264,6 +268,43 @@ class TestCancelling:
         exp.wait()
         assert states(exp) == {"a": "CANCELLED", "b": "CANCELLED"}
         assert "a" in statuses(exp)["b"]["message"]
+
+    def test_what_was_submitted_and_not_yet_written_down_is_ended_too(self, tmp_path: Path) -> None:
+        pid = tmp_path / "pid"
+        with experiment() as exp:
+            exp.add(script(f"echo $$ > '{pid}'; exec sleep 600"), name="a")
+            exp.run(detach=True)
+        wait_for(lambda: lines(pid), "the start")
+        # As a launcher leaves it that is killed when the job has begun.
+        file = Path(exp._exp_dir, "_STATE", "0.json")
+        (member,) = json.loads(file.read_text())["members"]
+        left = {"tag": member["tag"], "handle": "", "state": "UNSUBMITTED"}
+        file.write_text(json.dumps({"members": [left]}))
+
+        run.Experiment.from_id(exp._id).cancel("a", check=True)
+
+        assert states(run.Experiment.from_id(exp._id)) == {"a": "CANCELLED"}
+        assert not alive(int(lines(pid)[0]))
+
+    def test_what_was_not_even_submitted_never_is(self, tmp_path: Path) -> None:
+        ran = tmp_path / "ran"
+        with experiment() as exp:
+            first = exp.add(script("sleep 600"), name="a")
+            exp.add(script(f"touch '{ran}'"), name="b", dependencies=[first])
+            exp.run(detach=True)
+        exp.cancel("a")
+        exp.wait()
+        # As a launcher leaves it that is killed just before it submits the job.
+        file = Path(exp._exp_dir, "_STATE", "1.json")
+        left = {"tag": "nr-0123456789abcdef", "handle": "", "state": "UNSUBMITTED"}
+        file.write_text(json.dumps({"members": [left]}))
+
+        run.Experiment.from_id(exp._id).cancel("b", check=True)
+
+        found = run.Experiment.from_id(exp._id)
+        assert states(found) == {"a": "CANCELLED", "b": "CANCELLED"}
+        found.resume()
+        assert not ran.exists()
 
     def test_twice_is_fine(self) -> None:
         made = make()

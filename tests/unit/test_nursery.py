@@ -133,6 +133,18 @@ def test_threads_with_a_copy_of_the_context_share_it(directories: list[Path]) ->
         assert len({parent_of(supervisor_of(directory)) for directory in directories}) == 1
 
 
+@pytest.mark.parametrize("used", [False, True])
+def test_who_asks_when_it_has_left_is_served_all_the_same(
+    directories: list[Path], used: bool
+) -> None:
+    """As threads do whose launcher was interrupted meanwhile."""
+    with nursery():
+        start_all("echo up", directories[: 2 * used])
+        late = copy_context()
+    late.run(start_all, "echo up", directories[2:4])
+    assert logs_of(directories[2 - 2 * used : 4]) == ["up\n"] * (2 + 2 * used)
+
+
 def test_supervisors_go_on_when_it_leaves(directories: list[Path]) -> None:
     with nursery():
         start_all("sleep 0.3; echo done", directories)

@@ -13,6 +13,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from torchx.specs import AppState, is_terminal, make_app_handle
+from torchx.specs import AppDef, AppState, is_terminal, make_app_handle
 
 from nemo_run._home import get_nemorun_home
 from nemo_run._parallel import in_parallel
@@ -45,6 +46,7 @@ log = logging.getLogger(__name__)
 
 LOG = "_CONDUCTOR.log"
 NOT_LAUNCHED = "could not be launched"
+NOT_STARTED = "cancelled before it was started"
 IDLE_SHARE = 4
 """How many times longer than looking at the jobs the pause until the next look is, at least."""
 PATIENCE_S = 1.0
@@ -76,6 +78,8 @@ class Conductor:
         self._positions = {job.id: index for index, job in enumerate(jobs)}
         # Executors whose backend holds a job back until those it depends on have ended.
         self._held_back: dict[int, list[Executor]] = {}
+        # Held while a job is being launched: whoever cancels it then has to wait.
+        self._locks = [threading.Lock() for _ in jobs]
         self._launched_at = time.monotonic()
         self._poll_took_s = 0.0
         self.launch_errors: list[NemoRunError] = []
@@ -151,16 +155,37 @@ class Conductor:
         """
         wanted = range(len(self._jobs)) if indices is None else indices
         chosen = [index for index in wanted if not self.states[index].ended]
-        for index in chosen:
-            self._cancel_unstarted(index)
         cancel = functools.partial(self._cancel_job, at_once=at_once)
         in_parallel(cancel, chosen, workers=self._workers)
 
-    def _cancel_unstarted(self, index: int) -> None:
-        for member in self.states[index].members:
+    def _give_up(self, index: int, why: str, *, at_once: bool = False) -> None:
+        """Start no more of a job, and end what was submitted without being written down.
+
+        Raises:
+            BackendError: a backend could not be asked, or did not end it.
+        """
+        members = self.states[index].members
+        if any(member.tag and not member.handle and not member.ended for member in members):
+            self._withdraw(index, at_once)
+        for member in members:
             if not member.handle:
-                _end(member, AppState.CANCELLED, "cancelled before it was started")
+                _end(member, AppState.CANCELLED, why)
         self.write_down(index)
+
+    def _withdraw(self, index: int, at_once: bool) -> None:
+        """End members of a job whose launcher was stopped between their tag and their handle."""
+        job = self._jobs[index]
+        cwd, apps = self._directory.read_plan(index) or ("", [])
+        for app, executor, member in zip(
+            apps, job.executors_in_order, self.states[index].members, strict=True
+        ):
+            if member.tag and not member.handle and not member.ended:
+                _mark(app, member.tag, cwd)
+                scheduler = get_executor_str(executor)
+                info = self._runner.dryrun(app, scheduler, executor)
+                app_id = self._backend(scheduler).withdraw(info, at_once=at_once)
+                if app_id is not None:
+                    member.handle = make_app_handle(scheduler, SESSION, app_id)
 
     def _start_ready(self) -> bool:
         """Start what may be; tell whether there was something."""
@@ -170,7 +195,10 @@ class Conductor:
             if all(member.handle or member.ended for member in state.members):
                 continue
             if self._directory.cancel_requested(index):
-                self._cancel_unstarted(index)
+                try:
+                    self._give_up(index, NOT_STARTED)
+                except BackendError as err:
+                    log.warning("%s: %s", job.id, err)  # the next round tries again
                 continue
             needed = {name: self._outcome_of(name) for name in job.dependencies}
             verdict = _order.verdict(needed, job.run_if)
@@ -209,9 +237,11 @@ class Conductor:
         stack = ExitStack()
         for scheduler, count in counts.items():
             if count > 1:
-                backend, _ = self._runner.scheduler_of(make_app_handle(scheduler, SESSION, "-"))
-                stack.enter_context(backend.launching_several())
+                stack.enter_context(self._backend(scheduler).launching_several())
         return stack
+
+    def _backend(self, scheduler: str) -> Any:
+        return self._runner.scheduler_of(make_app_handle(scheduler, SESSION, "-"))[0]
 
     def _outcome_of(self, name: str) -> AppState:
         """Return the state of a job; one that was lost counts as failed for those after it."""
@@ -223,7 +253,8 @@ class Conductor:
         launched: list[int] = []
 
         def launch(index: int) -> None:
-            self._launch_job(index)
+            with self._locks[index]:
+                self._launch_job(index)
             if self._jobs[index].executor.CAPABILITIES.local_paths:
                 launched.append(index)
 
@@ -249,9 +280,7 @@ class Conductor:
             if not recovering:
                 member.tag = new_tag()
                 self.write_down(index)
-            app.metadata = {**app.metadata, TAG: member.tag}
-            for role in app.roles:
-                role.metadata = {**role.metadata, CWD: cwd}
+            _mark(app, member.tag, cwd)
             try:
                 member.handle = self._submit(app, executor, recovering)
                 member.state = AppState.SUBMITTED
@@ -278,8 +307,7 @@ class Conductor:
         info = self._runner.dryrun(app, scheduler, executor)
         if recovering:
             # Whoever chose the tag was killed; the job may be there already.
-            backend, _ = self._runner.scheduler_of(make_app_handle(scheduler, SESSION, "-"))
-            app_id = backend.submitted(info)
+            app_id = self._backend(scheduler).submitted(info)
             if app_id is not None:
                 return make_app_handle(scheduler, SESSION, app_id)
         return self._runner.schedule(info)
@@ -313,7 +341,9 @@ class Conductor:
             return JobStatus(state=AppState.UNKNOWN, message=message)
         return status
 
-    def _cancel_job(self, index: int, at_once: bool) -> None:
+    def _cancel_job(self, index: int, at_once: bool, why: str = NOT_STARTED) -> None:
+        with self._locks[index]:
+            self._give_up(index, why, at_once=at_once)
         for member in self.states[index].members:
             if member.handle and not member.ended:
                 backend, app_id = self._runner.scheduler_of(member.handle)
@@ -325,10 +355,7 @@ class Conductor:
         for index, state in enumerate(self.states):
             bad = [m for m in state.members if m.ended and m.state is not AppState.SUCCEEDED]
             if bad and not state.ended:
-                for member in state.members:
-                    if not member.handle and not member.ended:
-                        _end(member, AppState.CANCELLED, "another task of the group failed")
-                self._cancel_job(index, at_once=False)
+                self._cancel_job(index, at_once=False, why="another task of the group failed")
 
     def write_down(self, index: int) -> None:
         """Make a change to the state of a job known."""
@@ -358,6 +385,13 @@ class Conductor:
             for first, last in [job.executor.CAPABILITIES.poll_s]
         ]
         return max(min(paces), IDLE_SHARE * self._poll_took_s) if paces else 0.0
+
+
+def _mark(app: AppDef, tag: str, cwd: str) -> None:
+    """Tell an application what it is found again by, and where it starts."""
+    app.metadata = {**app.metadata, TAG: tag}
+    for role in app.roles:
+        role.metadata = {**role.metadata, CWD: cwd}
 
 
 def _end(member: MemberState, state: AppState, message: str) -> None:

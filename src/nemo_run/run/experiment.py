@@ -442,6 +442,7 @@ class Experiment(ConfigurableMixin):
             self.raise_if_failed()
 
     def _leave(self, error: BaseException | None) -> None:
+        interrupted: KeyboardInterrupt | None = None
         if isinstance(error, KeyboardInterrupt) and not self._detached:
             self._watch.end_all()
         elif self._detached:
@@ -450,7 +451,10 @@ class Experiment(ConfigurableMixin):
             _display.rule(self.console, f"Leaving Experiment {self._id} with jobs running")
         elif not self._direct:
             _display.rule(self.console, f"Waiting for Experiment {self._id} to finish")
-            self._watch.conduct(until_ended=True)
+            try:
+                self._watch.conduct(until_ended=True)
+            except KeyboardInterrupt as err:
+                interrupted = err  # the jobs have been ended; how they ended is still told
         _preparing.save_jobs(self._directory, self._jobs)
         if self._recorder is not None:
             self._recorder.finish()
@@ -460,6 +464,8 @@ class Experiment(ConfigurableMixin):
         if self.enable_goodbye_message:
             theme = os.environ.get("NEMO_RUN_CODE_THEME", "monokai")
             _display.goodbye(self.console, self._id, [job.id for job in self._jobs], theme)
+        if interrupted is not None:
+            raise interrupted
 
     def raise_if_failed(self) -> None:
         """Raise for the first job that did not succeed.

@@ -336,6 +336,21 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
             self._put(replace(record, ref=ref, state="SUBMITTED"))
         return ref.native_id
 
+    def withdraw(self, planned: PlannedRun[RequestT], *, at_once: bool = False) -> str | None:
+        """End what was submitted for ``planned`` by somebody who was stopped meanwhile.
+
+        Returns its app id, or None where nothing was submitted. What is still on its way is not
+        started when it arrives.
+
+        Raises:
+            BackendError: the backend could not be asked, or the job goes on.
+        """
+        app_id = self._planned_id(planned.request) or self.submitted(planned)
+        if app_id is None or self._find(app_id) is None:
+            return None
+        (self.kill if at_once else self.cancel)(app_id)
+        return app_id
+
     def status_of(self, app_id: str) -> JobStatus | None:
         """Return the status of a job with its exit code and times; None for an unknown job."""
         record = self._find(app_id)
@@ -370,7 +385,10 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
             return
         end(ref)
         status = self._present(record)
-        if not is_terminal(status.state):
+        if status.state is AppState.UNSUBMITTED:
+            never = JobStatus(state=AppState.CANCELLED, message="cancelled before it was started")
+            self._remember(record, never)
+        elif not is_terminal(status.state):
             raise BackendError(
                 f"Asked {record.scheduler} to end {app_id}, but it is still {status.state.name}. "
                 "Ask for its status again, or cancel it once more.",
