@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import functools
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -49,6 +50,8 @@ NOT_LAUNCHED = "could not be launched"
 NOT_STARTED = "cancelled before it was started"
 IDLE_SHARE = 4
 """How many times longer than looking at the jobs the pause until the next look is, at least."""
+PUNCTUAL = 0.9
+"""Which part of the pause between two looks at a job has to be over: paces grow meanwhile."""
 PATIENCE_S = 1.0
 """How long to wait for others to have looked before they count as conducting."""
 
@@ -81,6 +84,7 @@ class Conductor:
         # Held while a job is being launched: whoever cancels it then has to wait.
         self._locks = [threading.Lock() for _ in jobs]
         self._launched_at = time.monotonic()
+        self._polled_at = [-math.inf] * len(jobs)
         self._poll_took_s = 0.0
         self.launch_errors: list[NemoRunError] = []
         self.states = [
@@ -127,19 +131,27 @@ class Conductor:
             self.round()
             if self.ended or (not until_ended and self.launched):
                 return
-            time.sleep(self._pause_s())
+            time.sleep(self.pause_s())
 
     def round(self) -> None:
         """Look once at everything, and do what can be done now."""
         while self._start_ready():
             pass  # what was started may be what a backend waits for with the next
-        self.poll()
+        self.poll(paced=True)
         self._share_fate()
 
-    def poll(self) -> None:
-        """Ask for the state of every job that was submitted and has not ended."""
+    def poll(self, *, paced: bool = False) -> None:
+        """Ask for the state of every job that was submitted and has not ended.
+
+        With ``paced`` only of those that their backend may be asked about again.
+        """
         began_s = time.thread_time()
         live = [i for i, s in enumerate(self.states) if not s.ended and s.launched]
+        now = time.monotonic()
+        if paced:
+            live = [i for i in live if now - self._polled_at[i] >= PUNCTUAL * self._pace_s(i)]
+        for index in live:
+            self._polled_at[index] = now
         if all(self._jobs[i].executor.CAPABILITIES.local_paths for i in live):
             for index in live:
                 self._poll_job(index)
@@ -372,19 +384,18 @@ class Conductor:
             [member.handle for member in members], [member.state for member in members]
         )
 
-    def _pause_s(self) -> float:
+    def pause_s(self) -> float:
         """Look often at young jobs, seldom at old ones; the fastest backend sets the pace.
 
         With very many jobs looking takes long, and most of the time belongs to the jobs.
         """
-        age_s = time.monotonic() - self._launched_at
-        paces = [
-            min(max(first, age_s / 50), last)
-            for job, state in zip(self._jobs, self.states, strict=True)
-            if not state.ended
-            for first, last in [job.executor.CAPABILITIES.poll_s]
-        ]
+        paces = [self._pace_s(i) for i, state in enumerate(self.states) if not state.ended]
         return max(min(paces), IDLE_SHARE * self._poll_took_s) if paces else 0.0
+
+    def _pace_s(self, index: int) -> float:
+        """Return how long to wait between two looks at a job."""
+        first, last = self._jobs[index].executor.CAPABILITIES.poll_s
+        return min(max(first, (time.monotonic() - self._launched_at) / 50), last)
 
 
 def _mark(app: AppDef, tag: str, cwd: str) -> None:

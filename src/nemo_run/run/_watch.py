@@ -89,12 +89,12 @@ class Watch:
 
     def resume(self) -> None:
         """Start what was not started and wait for all; only wait where another conducts."""
-        while not all(state.ended for state in self.states()):
+        while not all(state.ended for state in self.states(paced=True)):
             with self.conducting() as alone:
                 if alone:
                     self.conductor.run()
                     save_jobs(self._directory, self._jobs)
-            time.sleep(0.05)
+            time.sleep(self.conductor.pause_s())
 
     @contextlib.contextmanager
     def conducting(self) -> Iterator[bool]:
@@ -113,10 +113,13 @@ class Watch:
         self._held.close()
         self._alone = self._tail = None
 
-    def states(self) -> list[JobState]:
-        """Return the present states: as written by whoever conducts, then asked for."""
+    def states(self, *, paced: bool = False) -> list[JobState]:
+        """Return the present states: as written by whoever conducts, then asked for.
+
+        With ``paced`` backends are not asked more often than they like.
+        """
         self.conductor.refresh()
-        self.conductor.poll()
+        self.conductor.poll(paced=paced)
         return self.conductor.states
 
     def write_down_the_end(self) -> None:
@@ -143,14 +146,14 @@ class Watch:
 
     def wait(self) -> None:
         """Wait until every job has ended; where nobody is left to start some, say so and return."""
-        while waiting := [state for state in self.states() if not state.ended]:
+        while waiting := [state for state in self.states(paced=True) if not state.ended]:
             if not any(state.launched for state in waiting) and self.is_abandoned():
                 self._console.print(
                     f"{len(waiting)} jobs were never started, and nobody is left to start them. "
                     "Call resume()."
                 )
                 return
-            time.sleep(0.1)
+            time.sleep(self.conductor.pause_s())
 
     def is_abandoned(self) -> bool:
         """Tell whether jobs wait to be started and nobody is there to do it."""
