@@ -22,10 +22,11 @@ LAUNCH = (
 GUARDED = "if __name__ == '__main__':\n" + LAUNCH
 
 
-def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def python(*arguments: str, cwd: Path, input: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,
+        input=input,
         capture_output=True,
         text=True,
         timeout=60,
@@ -55,6 +56,22 @@ def test_functions_that_are_in_no_file_are_refused_with_advice(tmp_path: Path) -
     assert "python -c" in done.stderr
     assert "Put it into a module" in done.stderr
     assert run.Experiment.catalog("mine") == []
+
+
+def test_also_without_a_name_and_from_standard_input(tmp_path: Path) -> None:
+    text = "import nemo_run as run\ndef f(): pass\nrun.run(run.Partial(f), run.LocalExecutor())\n"
+    for arguments, input in ((["-c", text], ""), (["-"], text)):
+        done = python(*arguments, cwd=tmp_path, input=input)
+        assert done.returncode == 1
+        assert "Put it into a module" in done.stderr
+    assert run.Experiment.catalog() == []
+
+
+def test_a_script_may_have_any_name(tmp_path: Path) -> None:
+    path = write(tmp_path, f"def f():\n    print('ran')\n{GUARDED}", "train")
+    done = launch(path)
+    assert done.returncode == 0, done.stderr
+    assert log_of(only_experiment("mine"), "a") == "ran\n"
 
 
 def test_a_module_with_relative_imports_runs_its_functions(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ _loading: list[Path] = []
 def main_source() -> str:
     """Return the source of the running main script; empty where there is none (REPL, notebook)."""
     path = getattr(sys.modules.get("__main__"), "__file__", None)
-    if not path or not str(path).endswith(".py"):
+    if not path or str(path).endswith(".pyc"):
         return ""
     try:
         return Path(path).read_text(encoding="utf-8", errors="surrogateescape")

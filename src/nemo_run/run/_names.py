@@ -63,6 +63,7 @@ _OURS = frozenset(
         "_PLAN",
         "_PROVENANCE",
         "_CHANGES.patch",
+        "__main__.py",
     }
 )
 
@@ -73,7 +74,7 @@ def checked_job_name(name: str) -> str:
     Raises:
         ConfigError: also where a file of the experiment has that name.
     """
-    if name in _OURS or name.startswith(("_CONDUCTOR", "__main__")):
+    if name in _OURS or name.startswith("_CONDUCTOR"):
         raise ConfigError(f"A file of every experiment is called {name!r}. Use another job name.")
     return checked_line(name, "name of a job")
 

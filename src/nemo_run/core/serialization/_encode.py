@@ -10,7 +10,7 @@ import types
 import typing
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from re import compile as regex
 from typing import Any
 
@@ -282,7 +282,10 @@ _TOP_LEVEL = "Define it at the top level of a module that can be imported where 
 
 def _main_can_be_saved() -> bool:
     main = sys.modules["__main__"]
-    return getattr(main, "__spec__", None) is not None or hasattr(main, "__file__")
+    if getattr(main, "__spec__", None) is not None:
+        return True
+    # There is also <stdin>.
+    return Path(getattr(main, "__file__", None) or "").is_file()
 
 
 def _as_main(module: str) -> str:
