@@ -11,6 +11,7 @@ the replica. Only the standard library is loaded.
 from __future__ import annotations
 
 import functools
+import numbers
 import os
 import signal
 import time
@@ -118,9 +119,13 @@ class ReplicaSpec:
             raise ConfigError("The name of an environment variable is empty or holds '='.")
         if not Path(self.cwd).is_absolute():
             raise ConfigError(f"cwd must be an absolute path, not {self.cwd!r}.")
+        if not isinstance(self.retries, numbers.Integral):
+            raise ConfigError(f"retries is a whole number, not {self.retries!r}.")
+        if not isinstance(self.time_limit_s, (numbers.Real, type(None))):
+            raise ConfigError(f"time_limit_s is a number of seconds, not {self.time_limit_s!r}.")
         for name in ("retries", "backoff_s", "backoff_cap_s", "grace_s"):
             value = getattr(self, name)
-            if value is not None and not value >= 0:
+            if not value >= 0:
                 raise ConfigError(f"{name} must not be negative, not {value!r}.")
         if self.time_limit_s is not None and not self.time_limit_s > 0:
             raise ConfigError(

@@ -133,6 +133,9 @@ class TestBeforeAnythingRuns:
         ("setting", "value"),
         [
             ("retries", -1),
+            ("retries", "2"),
+            ("retries", 1.5),
+            ("time_limit_s", "1h"),
             ("time_limit_s", -5),
             ("time_limit_s", 0),
             ("gpus", 1),
@@ -140,7 +143,7 @@ class TestBeforeAnythingRuns:
         ],
     )
     def test_settings_that_cannot_be_are_named(
-        self, setting: str, value: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, setting: str, value: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
         executor = run.LocalExecutor(**{setting: value})  # type: ignore[arg-type]
