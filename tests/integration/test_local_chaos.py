@@ -32,12 +32,12 @@ JOBS = 20
 RETRIES = 50
 
 LAUNCH = """
-notes, detach = sys.argv[1], sys.argv[2] == "detach"
-if len(sys.argv) > 3:
-    run.Experiment.from_title("chaos").resume()
+title, notes, detach = sys.argv[1], sys.argv[2], sys.argv[3] == "detach"
+if len(sys.argv) > 4:
+    run.Experiment.from_title(title).resume()
     sys.exit()
 local = run.LocalExecutor(retries=%(retries)d)
-with run.Experiment("chaos", executor=local, clean_mode=True) as exp:
+with run.Experiment(title, executor=local, clean_mode=True) as exp:
     ids = []
     for number in range(%(jobs)d):
         text = (
@@ -56,51 +56,77 @@ with run.Experiment("chaos", executor=local, clean_mode=True) as exp:
 @pytest.mark.parametrize("detach", [False, True], ids=["attached", "detached"])
 def test_every_attempt_runs_once_and_every_job_ends_well(tmp_path: Path, detach: bool) -> None:
     rng = random.Random(SEED)
-    notes = tmp_path / "notes"
-    notes.mkdir()
     # Long enough that the kills fall between the first start and the last end.
     seconds = max(0.4, KILLS * 0.5 / 5)
     path = write(tmp_path, LAUNCH % {"jobs": JOBS, "retries": RETRIES, "seconds": seconds})
-    arguments = [str(notes), "detach" if detach else "attach"]
-    launcher = start(path, *arguments)
-    wait_for(lambda: any(notes.iterdir()), "the first start")
-    killed: list[str] = []
-    unwatched: Counter[str] = Counter()
-    while len(killed) < KILLS:
-        time.sleep(rng.uniform(0.0, 0.6))
-        if launcher.poll() is not None and (not detach or not conductors()):
-            if ended():
-                break
-            launcher = start(path, *arguments, "resume")
-            time.sleep(rng.uniform(0.3, 1.2))
-        kind = rng.choice(["launcher", "supervisor", "supervisor", "task", "task"])
+    killed: Counter[str] = Counter()
+    while killed.total() < KILLS:
+        # Another experiment, where the one before came to its end first.
+        title = f"chaos{len(list(tmp_path.glob('notes*')))}"
+        notes = tmp_path / f"notes of {title}"
+        notes.mkdir()
+        arguments = [title, str(notes), "detach" if detach else "attach"]
+        storm = Storm(path, arguments, rng)
+        killed += storm.rage(KILLS - killed.total())
+        storm.calm_down()
+        check(title, notes, storm.unwatched)
+    print("killed:", dict(sorted(killed.items())))
+
+
+class Storm:
+    """Kills at random while one experiment runs."""
+
+    def __init__(self, path: Path, arguments: list[str], rng: random.Random) -> None:
+        self.path, self.arguments, self.rng = path, arguments, rng
+        self.title, self.notes = arguments[0], Path(arguments[1])
+        self.unwatched: Counter[str] = Counter()
+        self.launcher = start(path, *arguments)
+        wait_for(lambda: any(self.notes.iterdir()), "the first start")
+
+    def rage(self, kills: int) -> Counter[str]:
+        """Kill that often, or until the experiment has ended; return whom."""
+        killed: Counter[str] = Counter()
+        while killed.total() < kills:
+            time.sleep(self.rng.uniform(0.0, 0.6))
+            if self.launcher.poll() is not None and not conductors():
+                if ended(self.title):
+                    break
+                self.launcher = start(self.path, *self.arguments, "resume")
+                time.sleep(self.rng.uniform(0.3, 1.2))
+            kind = self.rng.choice(["launcher", "supervisor", "supervisor", "task", "task"])
+            pids = self._candidates(kind)
+            if pids and self._kill(kind, self.rng.choice(pids)):
+                killed[kind] += 1
+        return killed
+
+    def _candidates(self, kind: str) -> list[int]:
         if kind == "launcher":
-            pids = [*conductors(), *([launcher.pid] if launcher.poll() is None else [])]
-        elif kind == "supervisor":
-            pids = supervisors()
-        else:
-            pids = [pid for pid, _ in running(notes)]
-        if not pids:
-            continue
-        pid = rng.choice(pids)
-        if kind == "task" and pid not in dict(running(notes)):
-            continue
+            return [*conductors(), *([self.launcher.pid] if self.launcher.poll() is None else [])]
+        if kind == "supervisor":
+            return supervisors()
+        return [pid for pid, _ in running(self.notes)]
+
+    def _kill(self, kind: str, pid: int) -> bool:
+        if kind == "task" and pid not in dict(running(self.notes)):
+            return False
         watched = job_of(pid)
-        if kill(pid):
-            killed.append(kind)
-            if kind == "supervisor":
-                unwatched[watched] += 1
-            if pid == launcher.pid:
-                launcher.wait()
-    for _ in range(5):
-        if launcher.poll() is None:
-            # Killed often, a job is tried again after up to a minute.
-            launcher.wait(120 + 5 * KILLS)
-        if ended():
-            break
-        launcher = start(path, *arguments, "resume")
-    print("killed:", {kind: killed.count(kind) for kind in sorted(set(killed))})
-    check(notes, unwatched)
+        if not kill(pid):
+            return False
+        if kind == "supervisor":
+            self.unwatched[watched] += 1
+        if pid == self.launcher.pid:
+            self.launcher.wait()
+        return True
+
+    def calm_down(self) -> None:
+        """Let the experiment come to its end."""
+        for _ in range(5):
+            if self.launcher.poll() is None:
+                # Killed often, a job is tried again after up to a minute.
+                self.launcher.wait(120 + 5 * KILLS)
+            if ended(self.title):
+                return
+            self.launcher = start(self.path, *self.arguments, "resume")
 
 
 def running(notes: Path) -> list[tuple[int, str]]:
@@ -131,11 +157,9 @@ def _environment_or_command(pid: int) -> str:
         return ""
 
 
-def ended() -> bool:
+def ended(title: str) -> bool:
     final = {"SUCCEEDED", "FAILED", "CANCELLED"}
-    return all(
-        entry["status"].name in final for entry in statuses(only_experiment("chaos")).values()
-    )
+    return all(entry["status"].name in final for entry in statuses(only_experiment(title)).values())
 
 
 def job_of(pid: int) -> str:
@@ -144,8 +168,8 @@ def job_of(pid: int) -> str:
     return match[1] if match else ""
 
 
-def check(notes: Path, unwatched: Counter[str]) -> None:
-    exp = only_experiment("chaos")
+def check(title: str, notes: Path, unwatched: Counter[str]) -> None:
+    exp = only_experiment(title)
     status = json.loads(exp.status_json())
     needed = {job.id: job.dependencies for job in exp.jobs}
 
