@@ -60,12 +60,12 @@ def slurm_without_accounting() -> Iterator[SlurmCluster]:
 
 @pytest.fixture(autouse=True)
 def logger_of_nobody() -> Iterator[None]:
-    """Take back what a test, or an experiment in it, has configured on our logger."""
+    """Take back what an earlier test, or a fixture of several, has configured on our logger."""
     ours = logging.getLogger("nemo_run")
-    handlers, level, propagate = ours.handlers[:], ours.level, ours.propagate
+    ours.handlers.clear()
+    ours.propagate = True
+    ours.setLevel(logging.NOTSET)
     yield
-    ours.handlers[:], ours.propagate = handlers, propagate
-    ours.setLevel(level)
 
 
 def processes_with(variable: str) -> list[int]:
