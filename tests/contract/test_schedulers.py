@@ -399,7 +399,9 @@ class TestCancelling:
         assert wait_until_dead(pids) == []
 
     def test_a_job_may_clean_up(self, cluster: Cluster) -> None:
-        app_id = cluster.schedule("trap 'echo cleaned; exit 0' TERM; echo up; sleep 60 & wait")
+        # All processes may be asked, the sleeping one first, and the shell is to outlive it.
+        wait = "while :; do sleep 60 & wait; done"
+        app_id = cluster.schedule(f"trap 'echo cleaned; exit 0' TERM; echo up; {wait}")
         cluster.wait_for_line(app_id, "up\n")
         cluster.cancel(app_id)
         assert cluster.wait(app_id).state is AppState.CANCELLED
