@@ -19,6 +19,9 @@ BAD_STREAM = 65
 _LOOKS = 25
 """How often to look, five times a second, whether tasks that were asked to end have ended."""
 
+_STALE_MINUTES = 10
+"""When a submission from another login node, of which no more was heard, counts as given up."""
+
 # Ask for a job by the directory of its submission, which is part of the path of its script.
 _FIND = r"""
 find_job() {
@@ -78,12 +81,20 @@ submit() {{
 _ASK = (
     _FIND
     + rf"""
+# Whoever submits may be at it still: its arguments name the directory.
+at_it() {{
+    read pid host 2>/dev/null <"$1/submitting/by" || host=
+    if [ "$host" = "$(hostname)" ]; then
+        tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q -F -e "${{1##*/}}"
+    else
+        [ -z "$(find "$1/submitting" -maxdepth 0 -mmin +{_STALE_MINUTES} 2>/dev/null)" ]
+    fi
+}}
 ask() {{
     waited=0
-    # Whoever submits may be at it still.
+    # A program that it had started may go on for a moment when it was killed.
     while [ -e "$1/submitting" ] && [ ! -e "$1/code" ] && [ $waited -lt $2 ]; do
-        read pid host 2>/dev/null <"$1/submitting/by" || pid=
-        if [ $waited -ge 15 ] && [ "$host" = "$(hostname)" ] && ! kill -0 "$pid" 2>/dev/null; then
+        if [ $waited -ge 15 ] && ! at_it "$1"; then
             break
         fi
         sleep 1
@@ -99,7 +110,10 @@ ask() {{
         return
     fi
     found=
-    if ! find_job "$1"; then
+    if [ ! -e "$1/code" ] && at_it "$1"; then
+        echo '{MARK} unknown'
+        echo '{MARK} err it is still being submitted'
+    elif ! find_job "$1"; then
         echo '{MARK} unknown'
         sed 's/^/{MARK} err /' "$1/find"
     elif [ -n "$found" ]; then

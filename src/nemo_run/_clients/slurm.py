@@ -39,6 +39,8 @@ from nemo_run.exceptions import (
 
 BACKEND = "slurm_tunnel"
 TIMEOUT_S = 120.0
+SUBMIT_TIMEOUT_S = 600.0
+"""Longer, since code is unpacked; a connection that is lost is noticed long before."""
 AHEAD_S = 1.0
 """How long an answer that came along with another may be used, once."""
 
@@ -216,15 +218,15 @@ class Slurm:
         """Remove the variables of a job that does not come back."""
         self._forgetting.ask(state_dir)
 
-    def _run(self, command: str, stdin: bytes = b"") -> Answer:
-        return self._shell(command, stdin, TIMEOUT_S)
+    def _run(self, command: str) -> Answer:
+        return self._shell(command, b"", TIMEOUT_S)
 
     # Many at once.
 
     def _submit_all(self, batch: Sequence[Submission]) -> list[str | Exception]:
         stream = _stream([file for item in batch for file in _all_files(item)])
         command = remote.submit([(item.state_dir, item.archive) for item in batch])
-        answer = self._run(command, stream)
+        answer = self._shell(command, stream, SUBMIT_TIMEOUT_S)
         if answer.code == remote.BAD_STREAM and len(batch) > 1:
             # One of them does not fit; the others may.
             return [self._submit_all([item])[0] for item in batch]
