@@ -12,6 +12,7 @@ from nemo_run._clients._slurm_answers import (
     ENDED,
     Exit,
     Row,
+    array_elements,
     by_job,
     parse_exit,
     parse_sacct,
@@ -61,6 +62,21 @@ class TestQueue:
             "8": ["_3", "_[4-9%2]"],
             "9": ["+0", "+1"],
         }
+
+    @pytest.mark.parametrize(
+        ("text", "numbers"),
+        [
+            ("3", [3]),
+            ("0-3%2", [0, 1, 2, 3]),
+            ("1,5-6", [1, 5, 6]),
+            ("0-8:4", [0, 4, 8]),
+            ("_[4-5%1]", [4, 5]),
+            ("_[1,3,...]", []),
+            ("", []),
+        ],
+    )
+    def test_elements_are_counted_out(self, text: str, numbers: list[int]) -> None:
+        assert array_elements(text) == {f"_{number}" for number in numbers}
 
 
 class TestAccounting:
@@ -162,6 +178,19 @@ class TestStates:
         left = Exit(element="", code=4, restarts=0, asked=False, started_at=1, ended_at=2)
         status = status_of(Row(id="1", state="RUNNING"), exits=[left])
         assert (status.state, status.exit_code) == (AppState.FAILED, 4)
+
+    def test_elements_are_told_of_by_rows_and_by_what_their_scripts_left(self) -> None:
+        left = Exit(element="_1", code=6, restarts=0, asked=False, started_at=1, ended_at=2)
+        good, live = Row(id="5_0", state="COMPLETED", exit_code=0), Row(id="5_2", state="RUNNING")
+        status = status_of(good, exits=[left])
+        assert (status.state, status.exit_code) == (AppState.FAILED, 6)
+        assert "5_1 FAILED with exit code 6" in status.message
+        assert status_of(good, live, exits=[left]).state is AppState.RUNNING
+
+    def test_a_file_says_nothing_new_of_a_job_whose_parts_have_all_ended(self) -> None:
+        left = Exit(element="", code=0, restarts=0, asked=False, started_at=1, ended_at=2)
+        rows = [Row(id="5+0", state="COMPLETED", exit_code=0), Row(id="5+1", state="NODE_FAIL")]
+        assert status_of(*rows, exits=[left]) == status_of(*rows)
 
     @pytest.mark.parametrize(
         ("cancelled", "state"), [(True, AppState.CANCELLED), (False, AppState.FAILED)]

@@ -30,6 +30,7 @@ ENDED = frozenset(
 )
 """The words for a job that is over."""
 
+_RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 _ELEMENT = re.compile(r"^(\d+)(?:_(\d+|\[.*\])|\+(\d+))?$")
 
 
@@ -63,6 +64,10 @@ class Row:
     def element(self) -> str:
         """What tells elements of one job apart; empty for a plain job."""
         return self.id[len(self.job_id) :]
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED
 
 
 def parse_squeue(text: str) -> list[Row]:
@@ -148,6 +153,21 @@ def by_job(rows: Iterable[Row]) -> Mapping[str, Sequence[Row]]:
     for row in rows:
         found.setdefault(row.job_id, []).append(row)
     return found
+
+
+def array_elements(text: str) -> frozenset[str]:
+    """Return the elements that ``0-5,8`` or ``[0-15:4%2]`` stands for, as `Row.element` has them.
+
+    None come back for a text that is no such list, or one that Slurm has abbreviated.
+    """
+    found: set[str] = set()
+    for part in text.strip("_[]").partition("%")[0].split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            return frozenset()
+        first, last, step = match[1], match[2] or match[1], match[3] or "1"
+        found |= {f"_{n}" for n in range(int(first), int(last) + 1, max(1, int(step)))}
+    return frozenset(found)
 
 
 def _wait_status(text: str) -> int | None:

@@ -12,16 +12,16 @@ import tarfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from nemo_run import _shell
 from nemo_run._clients import _slurm_remote as remote
 from nemo_run._clients._slurm_answers import (
-    ENDED,
     Exit,
     Row,
+    array_elements,
     by_job,
     parse_exit,
     parse_sacct,
@@ -96,6 +96,7 @@ class Submission:
     Attributes:
         state_dir: on the cluster, unlike that of any other submission.
         files: what has to be there first; absolute paths.
+        array: which elements it has; empty for a job that is no array.
         archive: where the job's code is kept on the cluster; empty for none.
         local_archive: the same on this machine, sent where the cluster does not have it.
     """
@@ -103,6 +104,7 @@ class Submission:
     state_dir: str
     argv: Sequence[str]
     files: Sequence[File]
+    array: str = ""
     archive: str = ""
     local_archive: Path = Path()
 
@@ -116,9 +118,45 @@ class Report:
     cancelled: bool = False
 
     @property
-    def tells_end(self) -> bool:
-        """Whether there is proof that the job is over."""
-        return bool(self.exits) or all(row.state in ENDED for row in self.rows)
+    def elements(self) -> frozenset[str]:
+        """The elements that are told of, by a row or by what their script left."""
+        lists = [array_elements(row.element) for row in self.rows if "[" in row.element]
+        left = {item.element for item in self.exits}
+        return frozenset(row.element for row in self.rows).union(left, *lists)
+
+    def after(self, rows: Sequence[Row]) -> Report:
+        """Return this, but with what the queue says where it says something."""
+        known = Report(rows=rows).elements
+        others = [row for row in self.rows if row.element not in known]
+        left = [item for item in self.exits if item.element not in known]
+        return replace(self, rows=[*rows, *others], exits=left)
+
+    def proven(self) -> Report:
+        """Return what of this is true also while the controller cannot be asked.
+
+        Accounting lags behind: of a job that is not over it may say what was true before. And a
+        script that Slurm had asked to end may be started again.
+        """
+        return replace(
+            self,
+            rows=[row for row in self.rows if row.has_ended],
+            exits=[item for item in self.exits if self.cancelled or not item.asked],
+        )
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """A job that somebody waits for; ``elements`` are those of an array."""
+
+    state_dir: str
+    elements: frozenset[str]
+
+    def is_told_by(self, report: Report) -> bool:
+        """Whether something is known of all elements: the queue forgets them one by one."""
+        if self.elements:
+            # Slurm abbreviates long lists.
+            return self.elements <= report.elements or any("..." in row.id for row in report.rows)
+        return bool(report.rows or report.exits)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +180,7 @@ class Slurm:
         self._forgetting = Together(self._forget_all)
         self._lock = threading.Lock()
         # Jobs that somebody waits for, and what came along when another was asked about.
-        self._watched: dict[str, str] = {}
+        self._watched: dict[str, _Watched] = {}
         self._ahead: dict[str, tuple[float, Report]] = {}
 
     def submit(self, submission: Submission) -> str:
@@ -153,7 +191,7 @@ class Slurm:
             BackendUnavailableError: it may or may not have been submitted; see `find`.
         """
         job_id = self._submitting.ask(submission)
-        self.watch(job_id, submission.state_dir)
+        self.watch(job_id, submission.state_dir, submission.array)
         return job_id
 
     def find(self, state_dir: str, *, patience_s: int = 60) -> str | None:
@@ -171,24 +209,25 @@ class Slurm:
             return _job_id(lines)
         raise _unavailable("find a job again", _said(lines, answer))
 
-    def watch(self, job_id: str, state_dir: str) -> None:
+    def watch(self, job_id: str, state_dir: str, array: str = "") -> None:
         """Ask for this job, too, whenever another is asked about."""
+        watched = _Watched(state_dir, array_elements(array))
         with self._lock:
-            self._watched[job_id] = state_dir
+            self._watched[job_id] = watched
 
     def unwatch(self, job_id: str) -> None:
         with self._lock:
             self._watched.pop(job_id, None)
             self._ahead.pop(job_id, None)
 
-    def job(self, job_id: str, state_dir: str) -> Report:
-        """Return what is known of a job.
+    def job(self, job_id: str, state_dir: str, array: str = "") -> Report:
+        """Return what is known of a job, with the elements of ``array`` if it is one.
 
         Raises:
             JobNotFoundError: nobody knows it.
             BackendUnavailableError: Slurm cannot say now.
         """
-        self.watch(job_id, state_dir)
+        self.watch(job_id, state_dir, array)
         with self._lock:
             at, report = self._ahead.pop(job_id, (0.0, Report()))
         if time.monotonic() - at < AHEAD_S and report.rows:
@@ -276,14 +315,21 @@ class Slurm:
         with self._lock:
             wanted = dict(self._watched)
         answer = self._run(remote.queue(list(wanted)))
-        found = dict(by_job(parse_squeue(answer.out)))
-        reports = {job_id: Report(rows=rows) for job_id, rows in found.items()}
+        queued = by_job(parse_squeue(answer.out))
+        found = {job_id: Report(rows=rows) for job_id, rows in queued.items() if job_id in wanted}
         down = answer.code != 0 and "Invalid job id" not in answer.err
-        missing = {job_id: wanted[job_id] for job_id in wanted if job_id not in found}
+        reports = {
+            job_id: report
+            for job_id, report in found.items()
+            if wanted[job_id].is_told_by(report) or not all(row.has_ended for row in report.rows)
+        }
+        missing = {job_id: wanted[job_id] for job_id in wanted if job_id not in reports}
         for ids in _chunks(list(missing)):
-            told = self._history({job_id: missing[job_id] for job_id in ids})
-            # Accounting lags behind: of a job that is not over it may say what was true before.
-            reports |= {i: report for i, report in told.items() if report.tells_end or not down}
+            told = self._history({job_id: missing[job_id].state_dir for job_id in ids})
+            for job_id, past in told.items():
+                report = past.proven() if down else past.after(found.get(job_id, Report()).rows)
+                if missing[job_id].is_told_by(report):
+                    reports[job_id] = report
         now = time.monotonic()
         with self._lock:
             self._ahead |= {

@@ -201,6 +201,18 @@ class SlurmCluster:
         finally:
             self.start_accounting()
 
+    @contextmanager
+    def forgetful(self) -> Iterator[None]:
+        """Have the controller forget jobs seconds after their ends, as large ones do in minutes."""
+        text = self.slurm_conf.read_text()
+        self.slurm_conf.write_text(text.replace("MinJobAge=3600", "MinJobAge=2"))
+        self.run("scontrol", "reconfigure")
+        try:
+            yield
+        finally:
+            self.slurm_conf.write_text(text)
+            self.run("scontrol", "reconfigure")
+
     def _check_programs(self) -> None:
         needed = [*PROGRAMS]
         if self.settings.accounting_port is not None:

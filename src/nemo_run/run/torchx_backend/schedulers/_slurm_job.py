@@ -15,7 +15,7 @@ from torchx.specs import AppState
 
 from nemo_run import _shell
 from nemo_run._clients._slurm_remote import LogRequest
-from nemo_run._clients.slurm import BACKEND, Answer, Slurm
+from nemo_run._clients.slurm import BACKEND, Answer, Report, Slurm
 from nemo_run._records import JobRef
 from nemo_run.core.tunnel.client import LocalTunnel, SSHTunnel
 from nemo_run.exceptions import BackendError, ConnectionLostError, PackagingError
@@ -119,10 +119,14 @@ class SubmittedJob:
         self.client = client_for(_tunnel(json.loads(where["tunnel"])))
         self._logs: dict[str, str] = json.loads(where.get("logs", "{}"))
         self._batch_log = where.get("batch_log", "")
-        self.is_array = bool(where.get("array"))
+        self.array = where.get("array", "")
         self._tasks = int(where.get("tasks", "1"))
         self._rank_logs = bool(where.get("rank_logs"))
         self._job_dir = Path(where.get("job_dir", "."))
+
+    def report(self) -> Report:
+        """Return what Slurm knows of it; see `Slurm.job` for what may be raised."""
+        return self.client.job(self.id, self.state_dir, self.array)
 
     def logs(self, role: str, replica: int) -> Logs:
         """Return the logs of a task; of one rank of it, where each has its own."""
@@ -130,7 +134,7 @@ class SubmittedJob:
         rank = replica if self._rank_logs else None
         return Logs(
             self.client,
-            pattern(self._logs[role], self.id, array=self.is_array, rank=rank),
+            pattern(self._logs[role], self.id, array=bool(self.array), rank=rank),
             clock=f"{_shell.render([f'{self.state_dir}/clock-{position}-'])}*",
             kept=self._kept(position, rank),
         )
@@ -184,7 +188,7 @@ class SubmittedJob:
     def _batch_text(self) -> str:
         """Return the end of what the batch script said in its last attempt."""
         request = LogRequest(
-            pattern=pattern(self._batch_log, self.id, array=self.is_array), last=LAST_BYTES
+            pattern=pattern(self._batch_log, self.id, array=bool(self.array)), last=LAST_BYTES
         )
         try:
             parts = self.client.read_logs(request)
@@ -205,7 +209,7 @@ class SubmittedJob:
             for role in self._logs:
                 for rank in range(self._tasks if self._rank_logs else 1):
                     self.logs(role, rank).keep()
-            if self.is_array or status.state is not AppState.SUCCEEDED:
+            if self.array or status.state is not AppState.SUCCEEDED:
                 self.client.forget_environment(self.state_dir)
         except (BackendError, OSError) as err:
             log.warning("%s: its logs stay on the cluster: %s", self.id, err)

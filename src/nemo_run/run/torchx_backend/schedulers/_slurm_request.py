@@ -124,6 +124,7 @@ def submission(request: SlurmBatchRequest) -> Submission:
         files=files,
         archive=path,
         local_archive=archive,
+        array=request.executor.array or "",
     )
 
 

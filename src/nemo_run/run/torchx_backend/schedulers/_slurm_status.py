@@ -87,11 +87,29 @@ def app_state(word: str) -> AppState:
 
 def job_status(report: Report, *, now: float | None = None) -> JobStatus:
     """Return the status of a job: of all its elements or components together."""
-    ended = [row for row in report.rows if is_terminal(app_state(row.state))]
-    if report.rows and (len(ended) == len(report.rows) or not report.exits):
-        return _from_rows(report.rows, time.time() if now is None else now)
     # Accounting may have missed the end of a job; what its script wrote is proof.
-    return _from_exits(report.exits, cancelled=report.cancelled)
+    left = {item.element: item for item in report.exits}
+    rows = [row for row in report.rows if row.has_ended or not left.keys() & {"", row.element}]
+    told = {row.element for row in rows}
+    if rows and len(rows) == len(report.rows):
+        told.add("")
+    more = [item for element, item in left.items() if element not in told]
+    if not rows:
+        return _from_exits(more, cancelled=report.cancelled)
+    rows += [_as_row(item, rows[0].job_id, report.cancelled) for item in more]
+    return _from_rows(rows, time.time() if now is None else now)
+
+
+def _as_row(item: Exit, job_id: str, cancelled: bool) -> Row:
+    words = {AppState.SUCCEEDED: "COMPLETED", AppState.CANCELLED: "CANCELLED"}
+    return Row(
+        id=f"{job_id}{item.element}",
+        state=words.get(_exit_state(item, cancelled), "FAILED"),
+        exit_code=item.code,
+        restarts=item.restarts,
+        started_at=item.started_at,
+        ended_at=item.ended_at,
+    )
 
 
 def _from_rows(rows: Sequence[Row], now: float) -> JobStatus:

@@ -141,7 +141,7 @@ class SlurmTunnelScheduler(
 
     def _poll(self, ref: JobRef) -> JobStatus:
         job = SubmittedJob(ref)
-        status = job_status(job.client.job(job.id, job.state_dir))
+        status = job_status(job.report())
         if is_terminal(status.state):
             job.client.unwatch(job.id)
             status = job.with_cause(status)
@@ -156,12 +156,12 @@ class SlurmTunnelScheduler(
 
     def _cancel(self, job: SubmittedJob, *, kill: bool) -> None:
         """Ask Slurm to end a job and wait until it says that all its processes are gone."""
-        job.client.cancel(job.id, job.state_dir, kill=kill, array=job.is_array)
+        job.client.cancel(job.id, job.state_dir, kill=kill, array=bool(job.array))
         deadline = time.monotonic() + CANCEL_PATIENCE_S
         pause_s = PAUSE_S[0]
         while time.monotonic() < deadline:
             try:
-                if is_terminal(job_status(job.client.job(job.id, job.state_dir)).state):
+                if is_terminal(job_status(job.report()).state):
                     return
             except JobNotFoundError:
                 return
@@ -180,9 +180,8 @@ class SlurmTunnelScheduler(
         return job.logs(query.role, query.replica).read(query, lambda: self._has_ended(ref))
 
     def _has_ended(self, ref: JobRef) -> bool:
-        job = SubmittedJob(ref)
         try:
-            return is_terminal(job_status(job.client.job(job.id, job.state_dir)).state)
+            return is_terminal(job_status(SubmittedJob(ref).report()).state)
         except BackendUnavailableError as err:
             log.debug("%s", err)
             return False
