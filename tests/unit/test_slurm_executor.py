@@ -24,6 +24,7 @@ class TestSizes:
             ({"gpus_per_node": 8}, 8),
             ({"gpus_per_node": 8, "ntasks_per_node": 4}, 4),
             ({"gpus_per_task": 2, "ntasks_per_node": 4}, 2),
+            ({"gpus_per_task": 2, "ntasks_per_node": 4, "launcher": "torchrun"}, 4),
             ({"torchrun_nproc_per_node": 3, "gpus_per_node": 8}, 3),
         ],
     )

@@ -305,19 +305,23 @@ class SlurmExecutor(Executor):
     def nproc_per_node(self) -> int:
         if self.torchrun_nproc_per_node:
             return self.torchrun_nproc_per_node
-        if _first(self.ntasks_per_node) == 1 and self.gpus_per_node:
+        tasks = _first(self.ntasks_per_node)
+        if tasks == 1 and self.gpus_per_node:
             return self.gpus_per_node
-        return self.gpus_per_task or _first(self.ntasks_per_node)
+        if tasks > 1 and self._starts_once_a_node:
+            return tasks
+        return self.gpus_per_task or tasks
 
     def tasks_per_node(self) -> int:
         """Return how many processes Slurm itself starts on a node: one, where a launcher follows.
 
         ``ntasks_per_node`` is then how many the launcher starts.
         """
-        launcher = super().get_launcher()
-        if isinstance(launcher, (Torchrun, FaultTolerance)):
-            return 1
-        return self.ntasks_per_node
+        return 1 if self._starts_once_a_node else self.ntasks_per_node
+
+    @property
+    def _starts_once_a_node(self) -> bool:
+        return isinstance(super().get_launcher(), (Torchrun, FaultTolerance))
 
     def get_launcher(self) -> Launcher:
         launcher = super().get_launcher()
