@@ -172,8 +172,10 @@ def cancel(job_id: str, state_dir: str, *, kill: bool, array: bool) -> str:
     """Ask Slurm to end a job, after leaving a note that we did; with ``kill`` without any grace.
 
     Its tasks are asked first: ending the whole job ends srun, too, and with it their last words.
+    The script says when srun has written them; Slurm counts a step as over before that.
     """
-    note = f"[ ! -d {_shell.render([state_dir])} ] || : >{_shell.render([state_dir])}/cancelled"
+    directory = _shell.render([state_dir])
+    note = f"[ ! -d {directory} ] || : >{directory}/cancelled"
     queue = _shell.render(["squeue", "--steps", "-h", "-j", job_id, "-o", "%i"])
     steps = f"{queue} 2>/dev/null | grep -v '[a-z]'"
     first = []
@@ -181,9 +183,10 @@ def cancel(job_id: str, state_dir: str, *, kill: bool, array: bool) -> str:
         first = [f"scancel --signal=KILL $({steps}) 2>/dev/null"]
     elif not array:  # whose next elements would start when the first have ended
         first = [
+            f'ran="$({steps})"',
             f"{_shell.render(['scancel', '--signal=TERM', job_id])} 2>/dev/null",
-            f'n=0; while [ $n -lt {_LOOKS} ] && [ -n "$({steps})" ]; do '
-            "sleep 0.2; n=$((n + 1)); done",
+            f'n=0; while [ -n "$ran" ] && [ $n -lt {_LOOKS} ] && [ ! -e {directory}/written ]; do '
+            f'sleep 0.2; n=$((n + 1)); [ -d {directory} ] || ran="$({steps})"; done',
         ]
     return "\n".join([note, *first, _shell.render(["scancel", job_id])])
 

@@ -51,6 +51,7 @@ nemo_run_end() {
 nemo_run_await_cancel() {
     if [ -e "$nemo_run_state/cancelled" ] && [ "$nemo_run_asked" = 0 ]; then
         sleep 60 &
+        : >"$nemo_run_state/written"
         wait $!
     fi
 }
