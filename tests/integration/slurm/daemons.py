@@ -94,10 +94,13 @@ def owned_directory(prefix: str, clean: Callable[[Path], None]) -> Iterator[Path
         yield directory
     finally:
         clean(directory)
-        # What was told to end may still be removing its own files.
-        shutil.rmtree(directory, ignore_errors=True)
-        if directory.exists():
-            shutil.rmtree(directory)
+        # What was told to end may still be removing files of its own, or making some.
+        wait_until(lambda: _removed(directory), f"the end of {directory}")
+
+
+def _removed(directory: Path) -> bool:
+    shutil.rmtree(directory, ignore_errors=True)
+    return not directory.exists()
 
 
 def search_path(environment: Mapping[str, str]) -> str:

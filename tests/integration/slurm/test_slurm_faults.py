@@ -72,16 +72,18 @@ class TestConnection:
 
     def test_a_followed_log_comes_whole_and_once(self, jobs: Jobs) -> None:
         app_id = jobs.schedule("for i in $(seq 60); do echo line $i; sleep 0.1; done")
-        jobs.wait_for_line(app_id, "line 5\n")
-        timers = [
-            threading.Timer(0.5, jobs.engine.sshd.drop_connections),
-            threading.Timer(2.5, jobs.engine.sshd.drop_connections),
-        ]
-        for timer in timers:
-            timer.start()
-        assert jobs.lines(app_id, should_tail=True) == [f"line {n}\n" for n in range(1, 61)]
-        for timer in timers:
-            timer.join()
+        lines = jobs.scheduler.log_iter(app_id, "job", should_tail=True)
+        seen = []
+        for line in lines:
+            seen.append(line)
+            if line == "line 10\n":
+                jobs.engine.sshd.drop_connections()
+            if line == "line 25\n":
+                jobs.engine.sshd.kill()
+                back = threading.Timer(1, jobs.engine.sshd.restart)
+                back.start()
+        back.join()
+        assert seen == [f"line {n}\n" for n in range(1, 61)]
 
     def test_an_experiment_is_seen_through_over_a_bad_line(
         self, jobs: Jobs, nemorun_home: Path

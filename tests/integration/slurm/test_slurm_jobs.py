@@ -20,9 +20,9 @@ pytestmark = pytest.mark.slow
 TORCH = Path(__file__).parents[3] / ".venv-torch" / "bin"
 
 
-@pytest.fixture
-def jobs(slurm: SlurmCluster, tmp_path: Path) -> Jobs:
-    return Jobs(slurm, tmp_path)
+@pytest.fixture(params=["slurm", "bare_slurm"], ids=["accounting", "without-accounting"])
+def jobs(request: pytest.FixtureRequest, tmp_path: Path) -> Jobs:
+    return Jobs(request.getfixturevalue(request.param), tmp_path)
 
 
 class TestNodes:
@@ -236,15 +236,20 @@ class TestComingBack:
         assert jobs.wait(app_id, timeout_s=60).state is AppState.SUCCEEDED
         assert jobs.lines(cancelled) == []
 
+    @pytest.mark.timeout(300)  # Slurm's shortest limit is a minute, and it looks twice a minute
     def test_slurm_ends_a_job_at_its_time_limit(self, jobs: Jobs) -> None:
         app_id = jobs.schedule("echo up; sleep 300", time="0:01", retries=3)
-        end = jobs.wait(app_id, timeout_s=110)
+        end = jobs.wait(app_id, timeout_s=240)
         assert end.state is AppState.FAILED
         assert "limit" in end.message
         assert jobs.lines(app_id)[0] == "up\n"
 
 
 class TestSettings:
+    @pytest.fixture
+    def jobs(self, slurm: SlurmCluster, tmp_path: Path) -> Jobs:
+        return Jobs(slurm, tmp_path)
+
     def test_any_option_of_sbatch_and_srun_can_be_given(self, jobs: Jobs) -> None:
         app_id = jobs.schedule(
             "echo $SLURM_LOCALID",
@@ -286,8 +291,9 @@ class TestSettings:
 
 class TestOnALoginNode:
     def test_jobs_run_where_they_are_planned(
-        self, jobs: Jobs, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+        self, slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        jobs = Jobs(slurm, tmp_path)
         monkeypatch.setenv("SLURM_CONF", str(slurm.slurm_conf))
         executor = jobs.slurm_executor(tunnel=run.LocalTunnel(job_dir=""))
         before = slurm.sshd.commands()
