@@ -17,6 +17,7 @@ needs fish fish
 needs ssh openssh-client
 needs sshd openssh-server
 needs rsync rsync
+needs openssl openssl
 needs munged munge
 needs slurmctld slurmctld
 needs slurmd slurmd

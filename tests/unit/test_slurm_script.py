@@ -261,8 +261,9 @@ def here(tmp_path: Path) -> Any:
         asked.executor.tunnel.job_dir = str(tmp_path)
         state = Path(asked.state_dir)
         state.mkdir(parents=True, exist_ok=True)
-        for name, text in asked.environment_files().items():
-            (state / name).write_text(text)
+        if not list(state.glob("env*")):  # started for the first time
+            for name, text in asked.environment_files().items():
+                (state / name).write_text(text)
         return subprocess.run(
             ["bash", "-c", asked.materialize()],
             env={**environment, **extra},
@@ -341,6 +342,19 @@ class TestRunning:
         asked = request(["true"], additional_parameters={"no_requeue": True})
         here(asked)
         assert not list(Path(asked.state_dir).glob("env*"))
+
+    def test_variables_of_a_job_that_may_come_back_are_sealed_before_it_starts(
+        self, here: Any, tmp_path: Path
+    ) -> None:
+        show = 'echo "$WORD<$NEMO_RUN_KEY>"; cat "$STATE"/env*; exit 1'
+        asked = request(["sh", "-c", show], retries=1)
+        asked.extra_env = {"WORD": "it's secret", "STATE": f"{tmp_path}/job/.nemo_run/nr-1"}
+        for restart in ("0", "1"):
+            here(asked, NEMO_RUN_KEY="k3y", SLURM_RESTART_COUNT=restart)
+            log = Path(asked.remote_dir) / f"log-team_a-a.job_17_{restart}.out"
+            assert log.read_bytes().startswith(b"it's secret<>\nSalted__")
+            assert log.read_bytes().count(b"secret") == 1
+        assert list(Path(asked.state_dir).glob("env*")) == []
 
     def test_setup_comes_after_the_variables(self, here: Any) -> None:
         asked = request(["sh", "-c", "echo $LATER"], setup_lines="export LATER=$EARLIER-more")

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from nemo_run import _shell
 from nemo_run._clients._slurm_answers import SACCT_FIELDS, SQUEUE_FIELDS
 
+KEY = "NEMO_RUN_KEY"
+"""Variable that takes a key to a job: the script seals with it what Slurm is not to know."""
+
 MARK = "@nemo_run"
 """Starts every line that is ours: login scripts may print, too."""
 
@@ -62,7 +65,8 @@ submit() {{
         code=$?
     fi
     if [ $code -eq 0 ]; then
-        (cd "$1/../.." && sh "$1/submit.sh") >"$1/out" 2>"$1/err" </dev/null
+        key=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')
+        (cd "$1/../.." && {KEY}=$key sh "$1/submit.sh") >"$1/out" 2>"$1/err" </dev/null
         code=$?
     fi
     found=

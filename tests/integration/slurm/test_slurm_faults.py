@@ -249,9 +249,41 @@ class TestSecrets:
         assert not any(SECRET in processes for processes in seen)
         assert len(seen) > 5
 
-    def test_variables_are_gone_when_a_job_that_may_come_back_has_ended(self, jobs: Jobs) -> None:
-        app_id = jobs.schedule("echo up; sleep 60", env_vars={"API_TOKEN": SECRET})
-        jobs.wait_for_line(app_id, "up\n")
+    def test_a_job_that_comes_back_has_its_secret_again_and_no_file_shows_it(
+        self, jobs: Jobs
+    ) -> None:
+        app_id = jobs.schedule(
+            "echo ${#API_TOKEN}; sleep 60",
+            env_vars={"API_TOKEN": SECRET},
+            env={"OWN": "mine"},
+        )
+        said = f"{len(SECRET)}\n"
+        jobs.wait_for_line(app_id, said)
+        places = (jobs.remote, jobs.engine.directory)
+        assert files_with(SECRET, *places) == []
+        jobs.engine.run("scontrol", "requeue", app_id)
+        wait_until(lambda: jobs.lines(app_id).count(said) == 2, "second start", 90)
+        assert files_with(SECRET, *places) == []
+        (kept,) = jobs.remote.rglob("env*")
+        assert kept.stat().st_mode & 0o077 == 0
+        jobs.cancel(app_id)
+        assert list(jobs.remote.rglob("env*")) == []
+
+    def test_elements_of_an_array_share_a_secret_that_no_file_shows(self, jobs: Jobs) -> None:
+        text = "echo ${#API_TOKEN}; sleep 2"
+        app_id = jobs.schedule(text, array="0-3", env_vars={"API_TOKEN": SECRET})
+        wait_until(lambda: len(jobs.lines(app_id)) == 4, "all elements")
+        assert files_with(SECRET, jobs.remote, jobs.engine.directory) == []
+        assert jobs.wait(app_id).state is AppState.SUCCEEDED
+        assert jobs.lines(app_id) == [f"{len(SECRET)}\n"] * 4
+
+    def test_variables_that_cannot_be_sealed_are_for_their_owner_only(self, jobs: Jobs) -> None:
+        app_id = jobs.schedule(
+            "echo ${#API_TOKEN}; sleep 60",
+            env_vars={"API_TOKEN": SECRET},
+            additional_parameters={"export": "NONE"},
+        )
+        jobs.wait_for_line(app_id, f"{len(SECRET)}\n")
         (kept,) = files_with(SECRET, jobs.remote)
         assert kept.stat().st_mode & 0o077 == 0
         assert kept.parent.stat().st_mode & 0o077 == 0

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nemo_run import _shell
+from nemo_run._clients._slurm_remote import KEY
 from nemo_run.core.execution import _slurm_fault_tolerance
 from nemo_run.core.execution._slurm_containers import Container
 from nemo_run.core.execution._slurm_directives import directives
@@ -50,8 +51,8 @@ nemo_run_end() {
 # Whoever cancels a job ends its tasks first and then asks Slurm, whose word this waits for.
 nemo_run_await_cancel() {
     if [ -e "$nemo_run_state/cancelled" ] && [ "$nemo_run_asked" = 0 ]; then
-        sleep 60 &
         : >"$nemo_run_state/written"
+        sleep 60 &
         wait $!
     fi
 }
@@ -75,10 +76,31 @@ nemo_run_wait() {
     wait "$1"
 }
 
+# Read variables. Their file is gone before a task starts: what stays for a job that is started
+# again is sealed, with a key that Slurm keeps and gives to this script only.
 nemo_run_environment() {
-    . "$nemo_run_state/$1" && return
-    echo "nemo_run: error: the variables of this job are gone from $nemo_run_state" >&2
-    return 78
+    if nemo_run_text=$(cat "$nemo_run_state/$1" 2>/dev/null); then
+        nemo_run_seal "$1"
+    elif ! nemo_run_text=$(nemo_run_cipher -d -in "$nemo_run_state/$1.sealed"); then
+        echo "nemo_run: error: the variables of this job are gone from $nemo_run_state" >&2
+        return 78
+    fi
+    eval "$nemo_run_text"
+    unset nemo_run_text
+}
+
+nemo_run_seal() {
+    [ -n "$nemo_run_key" ] || return
+    if (umask 077 && nemo_run_cipher -in "$nemo_run_state/$1" >"$nemo_run_state/.$1.$$"); then
+        mv -f "$nemo_run_state/.$1.$$" "$nemo_run_state/$1.sealed" && rm -f "$nemo_run_state/$1"
+    else
+        rm -f "$nemo_run_state/.$1.$$"
+    fi
+}
+
+nemo_run_cipher() {
+    NEMO_RUN_KEY=$nemo_run_key openssl enc -aes-256-cbc -md sha256 -pass env:NEMO_RUN_KEY "$@" \
+        2>/dev/null
 }
 
 # Note how long a log was when, so that its lines can be found by time.
@@ -127,6 +149,8 @@ for nemo_run_option in --ip-address --all-ip-addresses; do
     head_node_ip=$(hostname "$nemo_run_option" 2>/dev/null | tr ' ' '\n' | grep -m 1 -v ':')
 done
 export head_node head_node_ip="${head_node_ip:-$head_node}"
+# What sbatch was told to pass on to this script is not to keep its variables from the tasks.
+unset SLURM_EXPORT_ENV
 # Since 22.05 srun does not take this over by itself.
 [ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 """
@@ -202,6 +226,7 @@ def batch_script(request: SlurmBatchRequest) -> str:
         "",
         _shell.assignment("nemo_run_dir", request.remote_dir),
         _shell.assignment("nemo_run_state", request.state_dir),
+        *_key(request),
         _START.strip("\n"),
         "",
         _shell.export("PYTHONUNBUFFERED", "1"),
@@ -235,6 +260,13 @@ def batch_script(request: SlurmBatchRequest) -> str:
         parts.append(_slurm_fault_tolerance.AT_END)
     parts.append('nemo_run_end "$nemo_run_code"')
     return "\n".join(parts) + "\n"
+
+
+def _key(request: SlurmBatchRequest) -> list[str]:
+    """Return the lines that take the key out of what tasks inherit; it is empty if not needed."""
+    variables = bool(request.extra_env) or any(request.task_env)
+    key = f"${{{KEY}:-}}" if variables and request.may_come_back else ""
+    return [f"nemo_run_key={key}", f"unset {KEY}"]
 
 
 def environment_file(variables: Mapping[str, str], macros: Collection[str]) -> str:
