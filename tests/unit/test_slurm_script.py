@@ -328,6 +328,13 @@ class TestRunning:
         assert done.returncode == 143
         assert "the time limit of 0.3 s is reached" in done.stdout
 
+    def test_a_task_that_was_not_done_in_time_has_failed_however_it_ends(self, here: Any) -> None:
+        text = "trap 'echo cleaned; exit 0' TERM; while :; do sleep 0.1; done"
+        asked = request(["bash", "-c", text], time_limit_s=0.3)
+        assert here(asked).returncode == 124
+        (log,) = Path(asked.remote_dir).glob("log-*")
+        assert log.read_text() == "cleaned\n"
+
     def test_variables_of_all_tasks_and_of_one(self, here: Any, tmp_path: Path) -> None:
         executor = SlurmExecutor(account="a", wait_time_for_group_job=0)
         show = ["sh", "-c", 'echo "$COMMON-$OWN"']

@@ -244,6 +244,15 @@ class TestComingBack:
         assert "limit" in end.message
         assert jobs.lines(app_id)[0] == "up\n"
 
+    def test_a_job_may_clean_up_at_a_limit_of_ours_and_has_failed(self, jobs: Jobs) -> None:
+        wait = "while :; do sleep 60 & wait; done"
+        text = f"trap 'echo cleaned; exit 0' TERM; echo up; {wait}"
+        app_id = jobs.schedule(text, time_limit_s=3, retries=3)
+        end = jobs.wait(app_id, timeout_s=60)
+        assert end.state is AppState.FAILED
+        assert "limit of 3 s" in end.message
+        assert jobs.lines(app_id) == ["up\n", "cleaned\n"]
+
 
 class TestSettings:
     @pytest.fixture

@@ -126,8 +126,12 @@ nemo_run_limit() {
     wait "$nap"
     echo "nemo_run: error: the time limit of $1 s is reached"
     : >"$nemo_run_state/late$nemo_run_element"
-    kill -TERM "${pids[@]}" 2>/dev/null
+    # By way of Slurm: srun itself would not ask its tasks, but kill them.
+    scancel --signal=TERM "$SLURM_JOB_ID" 2>/dev/null || kill -TERM "${pids[@]}" 2>/dev/null
     sleep 10 &
+    nap=$!
+    wait "$nap"
+    scancel --signal=KILL "$SLURM_JOB_ID" 2>/dev/null && sleep 5 &
     nap=$!
     wait "$nap"
     kill -KILL "${pids[@]}" 2>/dev/null
@@ -208,6 +212,13 @@ for pid in "${pids[@]}"; do
 done
 """
 
+_LATE = r"""
+# A task that was asked to end may do so with 0, and was not done all the same.
+if [ -e "$nemo_run_state/late$nemo_run_element" ] && [ "$nemo_run_code" -eq 0 ]; then
+    nemo_run_code=124
+fi
+"""
+
 _SINGLE = r"""
 nemo_run_wait "${pids[0]}"
 nemo_run_code=$?
@@ -254,7 +265,7 @@ def batch_script(request: SlurmBatchRequest) -> str:
     if executor.memory_measure:
         parts.append('kill "$nemo_run_memory" 2>/dev/null')
     if executor.time_limit_s is not None:
-        parts.append('kill "$nemo_run_limiter" 2>/dev/null')
+        parts += ['kill "$nemo_run_limiter" 2>/dev/null', _LATE.strip("\n")]
     parts += ['kill "${clocks[@]}" 2>/dev/null', 'wait "${clocks[@]}"']
     if tolerance is not None:
         parts.append(_slurm_fault_tolerance.AT_END)
