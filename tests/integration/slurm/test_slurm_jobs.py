@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.slurm.cluster import SlurmCluster
+from tests.integration.slurm.daemons import free_ports
 from tests.integration.slurm.jobs import Jobs, log_of, script, wait_until
 from torchx.specs import AppState
 
@@ -59,6 +60,8 @@ class TestNodes:
             "total = torch.tensor([float(dist.get_rank() + 1)])\n"
             "dist.all_reduce(total)\n"
             "print('sum', int(total.item()), 'of', dist.get_world_size())\n"
+            # Without it, torch's own threads may abort the process when it leaves.
+            "dist.destroy_process_group()\n"
             # The first node is where all meet: the others fail if it leaves before them.
             "if os.environ['GROUP_RANK'] == '0': import time; time.sleep(3)\n"
         )
@@ -66,7 +69,7 @@ class TestNodes:
             executor = jobs.slurm_executor(
                 nodes=2,
                 ntasks_per_node=2,
-                launcher=run.Torchrun(rdzv_port=29871),
+                launcher=run.Torchrun(rdzv_port=free_ports(1)[0]),
                 env_vars={
                     "PATH": f"{TORCH}:/usr/sbin:/usr/bin:/sbin:/bin",
                     "GLOO_SOCKET_IFNAME": "lo",
