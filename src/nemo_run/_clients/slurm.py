@@ -328,7 +328,8 @@ class Slurm:
             told = self._history({job_id: missing[job_id].state_dir for job_id in ids})
             for job_id, past in told.items():
                 report = past.proven() if down else past.after(found.get(job_id, Report()).rows)
-                if missing[job_id].is_told_by(report):
+                # Elements that we cancelled before they started leave nothing behind.
+                if missing[job_id].is_told_by(report) or (report.cancelled and not down):
                     reports[job_id] = report
         now = time.monotonic()
         with self._lock:

@@ -9,6 +9,8 @@ import pytest
 from tests.integration.slurm.jobs import Jobs, wait_until
 from torchx.specs import AppState, is_terminal
 
+from nemo_run.core.execution.slurm import STATE_DIR
+
 pytestmark = pytest.mark.slow
 
 
@@ -49,6 +51,20 @@ def test_an_element_that_failed_long_ago_is_not_forgotten(jobs: Jobs) -> None:
     assert during.state is AppState.RUNNING
     assert (end.state, end.exit_code) == (AppState.FAILED, 6)
     assert f"{app_id}_0" in end.message
+
+
+def test_an_array_that_was_cancelled_early_is_not_unknown_later(jobs: Jobs) -> None:
+    with jobs.engine.forgetful():
+        app_id = jobs.schedule("echo up; sleep 300", array="0-2%1")
+        jobs.wait_for_line(app_id, "up\n")
+        jobs.engine.run("scancel", app_id)
+        (state_dir,) = jobs.remote.glob(f"*/*/*/{STATE_DIR}/*")
+        (state_dir / "cancelled").touch()  # as whoever was killed while cancelling leaves it
+        elements = [f"{app_id}_{n}" for n in range(3)]
+        wait_until(lambda: forgotten(jobs, app_id, *elements), "oblivion", 90)
+        end = jobs.status(app_id)
+    assert end is not None
+    assert end.state is AppState.CANCELLED
 
 
 def test_half_an_array_is_no_end_while_the_controller_is_away(jobs: Jobs) -> None:
