@@ -116,6 +116,32 @@ def status_of(*rows: Row, exits: Sequence[Exit] = (), cancelled: bool = False):
     return job_status(Report(rows=rows, exits=exits, cancelled=cancelled), now=1000)
 
 
+class TestProof:
+    def test_one_part_that_has_ended_proves_nothing_of_the_others(self) -> None:
+        parts = [Row(id="5+0", state="COMPLETED"), Row(id="5+1", state="RUNNING")]
+        assert Report(rows=parts).proven(by_element=False).rows == []
+        assert Report(rows=parts[:1]).proven(by_element=False).rows == parts[:1]
+        assert Report(rows=parts).proven(by_element=True).rows == parts[:1]
+
+    @pytest.mark.parametrize("cancelled", [True, False])
+    def test_who_was_asked_to_end_may_be_started_again_unless_we_asked(
+        self, cancelled: bool
+    ) -> None:
+        asked = Exit(element="", code=143, restarts=0, asked=True, started_at=1, ended_at=2)
+        report = Report(exits=[asked], cancelled=cancelled).proven(by_element=False)
+        assert bool(report.exits) is cancelled
+
+    def test_the_queue_is_believed_where_it_says_something(self) -> None:
+        left = [
+            Exit(element=f"_{n}", code=n, restarts=0, asked=False, started_at=1, ended_at=2)
+            for n in range(3)
+        ]
+        queued = [Row(id="5_[1-2]", state="PENDING")]
+        after = Report(rows=[Row(id="5_0", state="COMPLETED")], exits=left).after(queued)
+        assert [row.id for row in after.rows] == ["5_[1-2]", "5_0"]
+        assert [item.element for item in after.exits] == ["_0"]
+
+
 class TestStates:
     def test_every_word_of_slurms_is_known(self) -> None:
         words = (

@@ -131,15 +131,17 @@ class Report:
         left = [item for item in self.exits if item.element not in known]
         return replace(self, rows=[*rows, *others], exits=left)
 
-    def proven(self) -> Report:
+    def proven(self, *, by_element: bool) -> Report:
         """Return what of this is true also while the controller cannot be asked.
 
         Accounting lags behind: of a job that is not over it may say what was true before. And a
-        script that Slurm had asked to end may be started again.
+        script that Slurm had asked to end may be started again. One part that has ended proves
+        nothing of the others, unless it is known which others there are.
         """
+        ended = [row for row in self.rows if row.has_ended]
         return replace(
             self,
-            rows=[row for row in self.rows if row.has_ended],
+            rows=ended if by_element or len(ended) == len(self.rows) else [],
             exits=[item for item in self.exits if self.cancelled or not item.asked],
         )
 
@@ -327,9 +329,13 @@ class Slurm:
         for ids in _chunks(list(missing)):
             told = self._history({job_id: missing[job_id].state_dir for job_id in ids})
             for job_id, past in told.items():
-                report = past.proven() if down else past.after(found.get(job_id, Report()).rows)
+                watched = missing[job_id]
+                if down:
+                    report = past.proven(by_element=bool(watched.elements))
+                else:
+                    report = past.after(found.get(job_id, Report()).rows)
                 # Elements that we cancelled before they started leave nothing behind.
-                if missing[job_id].is_told_by(report) or (report.cancelled and not down):
+                if watched.is_told_by(report) or (report.cancelled and not down):
                     reports[job_id] = report
         now = time.monotonic()
         with self._lock:
