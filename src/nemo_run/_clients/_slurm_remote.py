@@ -45,6 +45,8 @@ _SUBMIT = (
     _FIND
     + rf"""
 trap '' HUP PIPE
+host=$(hostname)
+key=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')
 submit() {{
     if [ ! -e "$1/ready" ]; then
         echo '{MARK} cut'
@@ -58,14 +60,13 @@ submit() {{
         echo '{MARK} twice'
         return
     fi
-    echo "$$ $(hostname)" >"$1/submitting/by"
+    echo "$$ $host" >"$1/submitting/by"
     code=0
     if [ -n "$2" ]; then
         mkdir -p "$1/../../code" && tar -xzof "$2" -C "$1/../../code" 2>"$1/err"
         code=$?
     fi
     if [ $code -eq 0 ]; then
-        key=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')
         (cd "$1/../.." && {KEY}=$key sh "$1/submit.sh") >"$1/out" 2>"$1/err" </dev/null
         code=$?
     fi
