@@ -43,6 +43,7 @@ class Capabilities:
         local_paths: jobs see the files of this machine under their own names.
         retries: the backend starts a failed job again by itself.
         time_limit: the backend ends a job after the time that the executor states.
+        log_times: lines of a log can be chosen by when they were written.
         rendezvous: how the nodes of a job find each other: by what a launcher is told, by
             ``MASTER_ADDR``, ``MASTER_PORT`` and ``NODE_RANK`` in the job's environment, or by what
             the platform tells a launcher itself.
@@ -56,6 +57,7 @@ class Capabilities:
     local_paths: bool = False
     retries: bool = False
     time_limit: bool = False
+    log_times: bool = True
     rendezvous: Literal["arguments", "variables", "platform"] = "arguments"
     poll_s: tuple[float, float] = (2.0, 60.0)
 

@@ -45,7 +45,7 @@ class SkypilotExecutor(SkypilotTask):
     """
 
     SCHEDULER: ClassVar[str] = "skypilot"
-    CAPABILITIES: ClassVar[Capabilities] = Capabilities(detach=True, retries=True)
+    CAPABILITIES: ClassVar[Capabilities] = Capabilities(detach=True, retries=True, log_times=False)
 
     # What a cluster of this executor is asked is written down here, for the public contract.
 

@@ -35,7 +35,7 @@ class SkypilotJobsExecutor(SkypilotTask):
     """
 
     SCHEDULER: ClassVar[str] = "skypilot_jobs"
-    CAPABILITIES: ClassVar[Capabilities] = Capabilities(detach=True, retries=True)
+    CAPABILITIES: ClassVar[Capabilities] = Capabilities(detach=True, retries=True, log_times=False)
 
     @classmethod
     def parse_app(cls, app_id: str) -> tuple[str, str, int]:
