@@ -343,12 +343,6 @@ class SkypilotCluster(SchedulerCluster):
     patience = 20.0
     poll_s = 2.0
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        # The account of the jobs is another than ours.
-        root.chmod(0o755)
-        self.scratch.chmod(0o777)
-
     def executor(self, **settings: Any) -> Executor:
         return run.SkypilotExecutor(
             **{
