@@ -95,7 +95,10 @@ def asking(operation: str) -> Iterator[None]:
         ) from err
     except passing as err:
         raise _unavailable(operation, err) from err
-    except others as err:
+    except Exception as err:
+        # It also raises plain exceptions, for example when logs cannot be packed.
+        if type(err) is not Exception and not isinstance(err, others):
+            raise
         if type(err).__module__.startswith(("requests.", "urllib3.")):
             raise _unavailable(operation, err) from err
         raise BackendError(

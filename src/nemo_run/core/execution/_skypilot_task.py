@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import re
 from collections.abc import Iterator, Sequence
@@ -184,7 +185,8 @@ class SkypilotTask(Executor):
             dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)
         ]
         if self.cluster_config_overrides is not None:
-            config["_cluster_config_overrides"] = self.cluster_config_overrides
+            # SkyPilot takes what it is given apart.
+            config["_cluster_config_overrides"] = copy.deepcopy(self.cluster_config_overrides)
         return config
 
     def to_resources(self) -> set[sky.Resources] | set[sky.Resources]:
@@ -227,7 +229,7 @@ class SkypilotTask(Executor):
             storage = require("sky.data", extra="skypilot", needed_by=type(self).__name__).Storage
             task.set_storage_mounts(
                 {
-                    path: storage.from_yaml_config(dict(config))
+                    path: storage.from_yaml_config(copy.deepcopy(config))
                     for path, config in self.storage_mounts.items()
                 }
             )
