@@ -34,6 +34,7 @@ __all__ = ["BACKEND", "sdk"]
 
 # "(train, pid=12) text" of a single node, "(head, rank=0, pid=12) text" of several, in colours.
 _COLOUR = r"(?:\x1b\[[0-9;]*m)*"
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(
     rf"^{_COLOUR}\([^()]*?, (?:rank=(?P<rank>\d+), )?pid=\d+(?:, ip=[^()]*)?\){_COLOUR} ?"
 )
@@ -106,6 +107,26 @@ def launch(
             fast=True,
         )
     )
+
+
+def forecast(task: Any, cluster: str | None = None) -> str:
+    """Return what SkyPilot would do about a task now, with the price; nothing is created.
+
+    An API server of this machine that is not running stays so.
+
+    Raises:
+        BackendError: it does not say.
+    """
+    with asking("plan"), muted():
+        sdk().api_info()
+        status = cluster_status(cluster) if cluster else None
+        if status is not None:
+            return f"Cluster {cluster} is there and {status}."
+        dag = sdk().Dag()
+        dag.add(task)
+        said = io.StringIO()
+        sdk().stream_and_get(sdk().optimize(dag), output_stream=said)
+    return _COLOURS.sub("", said.getvalue()).strip()
 
 
 def launch_managed(task: Any, name: str) -> str:

@@ -45,6 +45,7 @@ def words() -> dict[str, list[str]]:
     return {
         "jobs": [word.value for word in sky.JobStatus],
         "managed": [word.value for word in sky.jobs.ManagedJobStatus],
+        "clusters": [word.value for word in sky.ClusterStatus],
         "requests": [word.value for word in RequestStatus],
     }
 
@@ -53,6 +54,7 @@ def test_every_word_about_a_job_is_known(answers: dict[str, Any]) -> None:
     found = answers["words"]
     assert set(found["jobs"]) <= skypilot.STATES.keys()
     assert set(found["managed"]) <= skypilot_jobs.STATES.keys()
+    assert set(found["clusters"]) <= skypilot.CLUSTERS.keys()
     ended = {"SUCCEEDED", "FAILED", "CANCELLED"}
     live = {"PENDING", "WAITING", "RUNNING"}
     assert set(found["requests"]) <= live | ended
@@ -91,6 +93,9 @@ def parameters() -> dict[str, list[str]]:
         "download_logs": sky.download_logs,
         "api_status": sky.api_status,
         "api_cancel": sky.api_cancel,
+        "api_info": sky.api_info,
+        "optimize": sky.optimize,
+        "stream_and_get": sky.stream_and_get,
         "jobs.launch": sky.jobs.launch,
         "jobs.queue": getattr(sky.jobs, "queue_v2", None) or sky.jobs.queue,
         "jobs.cancel": sky.jobs.cancel,
@@ -118,6 +123,8 @@ USED = {
     "download_logs": {"cluster_name", "job_ids"},
     "api_status": {"request_ids", "all_status"},
     "api_cancel": {"request_ids", "silent"},
+    "optimize": {"dag"},
+    "stream_and_get": {"request_id", "output_stream"},
     "jobs.launch": {"task", "name"},
     "jobs.queue": {"refresh", "all_users", "job_ids"},
     "jobs.cancel": {"job_ids"},
@@ -133,6 +140,8 @@ def test_its_calls_take_what_we_give_them(answers: dict[str, Any]) -> None:
 
 
 def task() -> dict[str, Any]:
+    import copy
+
     import nemo_run as run
     from nemo_run.core.execution._skypilot_task import shown
 
@@ -145,11 +154,14 @@ def task() -> dict[str, Any]:
         num_nodes=2,
         setup="pip list",
         file_mounts={"/data/list": "/etc/hostname"},
+        storage_mounts={"/bucket": {"source": "/etc", "name": "a-bucket", "mode": "MOUNT"}},
+        cluster_config_overrides={"docker": {"run_options": ["-v /a:/b"]}},
         env_vars={"HF_TOKEN": "hf-planted", "A": "1"},
         job_dir="/tmp",
     )
+    before = copy.deepcopy(executor)
     made = executor.to_task("train", ["python", "train.py"], {"B": "2"})
-    assert executor.file_mounts == {"/data/list": "/etc/hostname"}
+    assert executor == before
     return {
         "shown": shown(made),
         "choices": len(made.resources),
@@ -168,6 +180,8 @@ def test_a_task_has_all_that_was_asked_for_and_shows_no_secret(answers: dict[str
     assert config["num_nodes"] == 2
     assert config["setup"] == "pip list"
     assert config["envs"] == {"A": "1", "B": "2"}
+    bucket = config["file_mounts"].pop("/bucket")
+    assert (bucket["source"], bucket["name"], bucket["mode"]) == ("/etc", "a-bucket", "MOUNT")
     assert config["file_mounts"] == {"/data/list": "/etc/hostname", "~/.nemo_run/train": "/tmp"}
     assert "python train.py" in config["run"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import textwrap
 import time
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -73,11 +74,19 @@ class SkypilotSchedulerMixin(SchedulerMixin[TaskT, PlannedT]):
         """Return the request that launches a job, if the API server knows one."""
         raise NotImplementedError
 
+    def _whereabouts(self, app_id: str) -> str:
+        """Say what became of a job that was launched, and that SkyPilot does not know."""
+        return "SkyPilot does not know of it any more"
+
     def _stream(self, app_id: str, job: client.SkyJob, *, follow: bool) -> Iterator[client.LogLine]:
         raise NotImplementedError
 
     def _download(self, app_id: str, job: client.SkyJob, directory: Path) -> None:
         raise NotImplementedError
+
+    def _forecast(self, request: PlannedT) -> str:
+        """Return what SkyPilot would do now, without doing it."""
+        return client.forecast(request.task)
 
     def _run_opts(self) -> runopts:
         options = runopts()
@@ -87,7 +96,15 @@ class SkypilotSchedulerMixin(SchedulerMixin[TaskT, PlannedT]):
     def _describe_request(self, request: PlannedT) -> str:
         import yaml
 
-        return yaml.safe_dump(shown(request.task), sort_keys=False)
+        text = yaml.safe_dump(shown(request.task), sort_keys=False)
+        try:
+            forecast = self._forecast(request)
+        except BackendUnavailableError as err:
+            log.debug("%s: %s", request.app_id, err)
+            return text
+        except BackendError as err:
+            forecast = err.detail or str(err)
+        return text + textwrap.indent(f"\nSkyPilot says:\n{forecast}\n", "# ", lambda line: True)
 
     def _planned_id(self, request: PlannedT) -> str:
         return request.app_id
@@ -106,12 +123,12 @@ class SkypilotSchedulerMixin(SchedulerMixin[TaskT, PlannedT]):
         job = self._job(ref.where["app_id"])
         if job is None:
             # Asking for a job starts an API server of this machine that was not running.
-            return self._not_launched(request or self._launch_request(ref))
+            return self._not_launched(ref, request or self._launch_request(ref))
         if is_terminal(self._state(job)):
             self._keep(ref, job)
         return self._status(job, kept)
 
-    def _not_launched(self, request: client.SkyRequest | None) -> JobStatus:
+    def _not_launched(self, ref: JobRef, request: client.SkyRequest | None) -> JobStatus:
         """Say why SkyPilot does not have a job."""
         if request is None:
             return JobStatus(state=AppState.UNSUBMITTED)
@@ -126,7 +143,7 @@ class SkypilotSchedulerMixin(SchedulerMixin[TaskT, PlannedT]):
         except BackendError as err:
             return JobStatus(state=AppState.FAILED, message=str(err))
         raise JobNotFoundError(
-            "the job was launched, but its cluster is gone or not up",
+            f"the job was launched, but {self._whereabouts(ref.where['app_id'])}",
             backend=self.backend,
             operation="status",
         )

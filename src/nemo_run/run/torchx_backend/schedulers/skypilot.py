@@ -58,6 +58,16 @@ STATES: Mapping[str, AppState] = {
 }
 """The words of SkyPilot's ``JobStatus``."""
 
+CLUSTERS: Mapping[str | None, str] = {
+    None: "is gone",
+    "PENDING": "waits to be made",
+    "INIT": "is being made, or in trouble: see sky status --refresh",
+    "UP": "does not know of it: another cluster may have had the same name",
+    "STOPPED": "is stopped: sky start brings it back",
+    "AUTOSTOPPING": "is being stopped, for it was idle",
+}
+"""The words of SkyPilot's ``ClusterStatus``, and what they say of a job that is not listed."""
+
 
 def __getattr__(name: str) -> Any:
     if name == "SKYPILOT_JOB_DIRS":
@@ -127,6 +137,9 @@ class SkypilotScheduler(
         task = executor.to_task(f"{name}-{tag}", [role.entrypoint, *role.args], dict(role.env))
         return SkypilotRequest(task, executor, app_id_for(executor, name, tag))
 
+    def _forecast(self, request: SkypilotRequest) -> str:
+        return client.forecast(request.task, request.executor.cluster())
+
     def _launch(self, request: SkypilotRequest) -> JobRef:
         executor = request.executor
         return ref_of(executor.submit(request.task), request.app_id, executor.job_dir)
@@ -162,6 +175,11 @@ class SkypilotScheduler(
             return find_job(cluster, job_name(task, last))
         except JobNotFoundError:
             return None
+
+    def _whereabouts(self, app_id: str) -> str:
+        cluster, _, _ = split_app_id(app_id)
+        status = client.cluster_status(cluster)
+        return f"its cluster {cluster} {CLUSTERS.get(status, f'is {status}')}"
 
     def _launch_request(self, ref: JobRef) -> client.SkyRequest | None:
         if ref.native_id:

@@ -1,0 +1,81 @@
+"""What a real API server says without making anything; with every release that we support."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.contract.backends import ROOT, SkypilotCluster, SkypilotJobs
+
+import nemo_run as run
+from nemo_run._clients import skypilot as client
+
+pytestmark = [pytest.mark.slow, pytest.mark.skypilot, pytest.mark.timeout(600)]
+
+KINDS = pytest.mark.parametrize("kind", [SkypilotCluster, SkypilotJobs])
+
+
+@pytest.fixture(autouse=True)
+def bed(skypilot_bed: Path) -> Path:
+    return skypilot_bed
+
+
+def test_a_dry_launch_makes_no_cluster(tmp_path: Path) -> None:
+    cluster = SkypilotCluster(tmp_path)
+    executor = cluster.assigned("job", cluster_name="never-made", cpus=2, num_nodes=2)
+    assert isinstance(executor, run.SkypilotExecutor)
+    task = executor.to_task("job", ["true"])
+    assert executor.launch(task, dryrun=True) == (None, None)
+    assert client.cluster_status("never-made") is None
+    assert (Path(executor.job_dir) / "skypilot_task.yml").exists()
+
+
+@KINDS
+def test_a_plan_shows_the_task_and_what_skypilot_would_do(
+    kind: type[SkypilotCluster], tmp_path: Path
+) -> None:
+    settings = {"cluster_name": "never-made"} if kind is SkypilotCluster else {}
+    planned = kind(tmp_path).plan(["echo", "hi"], cpus=2, memory=4, num_nodes=2, **settings)
+    task, _, said = str(planned).partition("\n# SkyPilot says:\n")
+    assert "echo hi" in task
+    assert "COST ($)" in said
+    assert "Slurm" in said
+    assert "2 nodes" in said
+    assert all(line.startswith("#") for line in said.splitlines())
+    assert client.cluster_status("never-made") is None
+
+
+@KINDS
+def test_what_cannot_be_had_is_said(kind: type[SkypilotCluster], tmp_path: Path) -> None:
+    settings = {"cluster_name": "never-made"} if kind is SkypilotCluster else {}
+    planned = kind(tmp_path).plan(["true"], cpus=100_000, **settings)
+    assert "100000" in str(planned).partition("\n# SkyPilot says:\n")[2]
+
+
+@KINDS
+def test_a_plan_starts_no_api_server(kind: type[SkypilotCluster], tmp_path: Path) -> None:
+    code = (
+        "import pathlib, sys; from tests.contract import backends; "
+        "kind = getattr(backends, sys.argv[1]); "
+        "print(kind(pathlib.Path(sys.argv[2])).plan(['echo', 'hi']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, kind.__name__, str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "SKYPILOT_API_SERVER_ENDPOINT": "http://127.0.0.1:9"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert "echo hi" in done.stdout
+    assert "SkyPilot says" not in done.stdout
+
+
+def test_jobs_that_are_not_there() -> None:
+    assert run.SkypilotExecutor.status("e___never-made___job___1") == (None, None)
+    run.SkypilotExecutor.cancel("e___never-made___job___1")
+    assert run.SkypilotJobsExecutor.status("c___job___123456") is None
+    run.SkypilotJobsExecutor.cancel("c___job___123456")
