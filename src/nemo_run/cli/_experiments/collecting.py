@@ -1,21 +1,28 @@
 """Remove old experiments, what they left at backends, and archives of code that nobody names.
 
-Without ``--yes`` only what it would be is said.
+Without ``--yes`` only what it would be is said. Machines that were made for experiments and that
+nothing uses are only listed.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import time
 from datetime import timedelta
+from importlib.metadata import entry_points
 
+from nemo_run._records import JobStore
 from nemo_run.cli._experiments import _summaries
 from nemo_run.cli._experiments._arguments import Parser, as_json, seconds
 from nemo_run.cli._experiments._finding import places
 from nemo_run.cli._experiments.removing import leftovers, remove
 from nemo_run.cli._screen import Screen
+from nemo_run.exceptions import NemoRunError
 from nemo_run.run._catalogue import Entry
 from nemo_run.run._counting import plural
+
+log = logging.getLogger(__name__)
 
 
 def arguments(parser: Parser) -> None:
@@ -33,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
 
     age_s = seconds(options.older_than)
     before = time.time() - age_s
+    unused = _unused()  # as long as there are records of who made it
     old = [place for place in places() if place.created_at < before]
     entries = _summaries.refreshed([place.entry() for place in old])
     chosen = [
@@ -54,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
             "leftovers": there,
             "archives": [str(archive.path) for archive in archives],
             "archive_bytes": size_bytes,
+            "unused": unused,
         }
         screen.print(as_json(data))
         return 0
@@ -63,6 +72,8 @@ def run(options: argparse.Namespace) -> int:
         screen.print(what)
     for archive in archives:
         screen.print(str(archive.path))
+    for name, command in unused.items():
+        screen.print(f"{name} was made for an experiment and nothing uses it: {command}")
     experiments = plural(len(chosen), "experiment")
     if there:
         experiments += f", {plural(len(there), 'thing')} at backends"
@@ -74,3 +85,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _line(entry: Entry) -> str:
     return f"{entry.id}  {entry.state}  {_summaries.when(entry.created_at)}"
+
+
+def _unused() -> dict[str, str]:
+    """Return what jobs left running at backends, with the command that removes it."""
+    found: dict[str, str] = {}
+    for name in JobStore().schedulers():
+        for point in entry_points(group="torchx.schedulers", name=name):
+            try:
+                found |= point.load()("nemo_run").unused()
+            except NemoRunError as err:
+                log.warning("%s: what its jobs left behind cannot be looked for: %s", name, err)
+    return found

@@ -210,6 +210,10 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
         """Return the directory on this machine that logs are kept in, if there is one."""
         return ""
 
+    def unused(self) -> dict[str, str]:
+        """Return what was made for jobs and nothing uses any more, with how to remove it."""
+        return {}
+
     def _legacy_record(self, app_id: str) -> JobRecord | None:
         """Return a job that only the index file of an earlier release knows."""
         return None

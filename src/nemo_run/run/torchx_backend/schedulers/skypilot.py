@@ -129,6 +129,12 @@ class SkypilotScheduler(
         found = {name: client.cluster_status(name) for name, ended in made.items() if ended}
         return {name: status for name, status in found.items() if status is not None}
 
+    def unused(self) -> dict[str, str]:
+        return {
+            f"SkyPilot cluster {name} ({status})": f"sky down {name}"
+            for name, status in self.unused_clusters().items()
+        }
+
     def _plan(self, app: AppDef, executor: SkypilotExecutor) -> SkypilotRequest:
         (role,) = app.roles
         role.num_replicas = executor.num_nodes
