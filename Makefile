@@ -64,14 +64,16 @@ skypilot: .venv-skypilot/.installed .venv-skypilot-oldest/.installed .venv-torch
 	$(SKYPILOT_BED) .skypilot-bed/oldest .venv-skypilot-oldest $(SKYPILOT_CHEAP)
 	$(SKYPILOT_BED) .skypilot-bed/newest .venv-skypilot tests/integration/skypilot/suite.sh
 
-.venv-skypilot/.installed: pyproject.toml constraints.txt scripts/make-venv.sh
+SKYPILOT_PINS := tests/integration/skypilot/constraints.txt
+
+.venv-skypilot/.installed: pyproject.toml constraints.txt $(SKYPILOT_PINS) scripts/make-venv.sh
 	scripts/make-venv.sh "$(PYTHON)" .venv-skypilot '.[test]'
-	.venv-skypilot/bin/pip install --quiet 'skypilot[slurm,remote]==0.14.1'
+	.venv-skypilot/bin/pip install --quiet -c $(SKYPILOT_PINS) 'skypilot[slurm,remote]==0.14.1' fastapi==0.162.4
 	touch $@
 
-.venv-skypilot-oldest/.installed: pyproject.toml constraints.txt scripts/make-venv.sh
+.venv-skypilot-oldest/.installed: pyproject.toml constraints.txt $(SKYPILOT_PINS) scripts/make-venv.sh
 	scripts/make-venv.sh "$(PYTHON)" .venv-skypilot-oldest '.[test]'
-	.venv-skypilot-oldest/bin/pip install --quiet 'skypilot[slurm,remote]==0.12.3'
+	.venv-skypilot-oldest/bin/pip install --quiet -c $(SKYPILOT_PINS) 'skypilot[slurm,remote]==0.12.3' fastapi==0.128.8
 	touch $@
 
 chaos: setup ## Kill everything involved at 200 random moments; nothing may be lost

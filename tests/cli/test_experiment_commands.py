@@ -395,7 +395,8 @@ def test_old_experiments_are_collected_after_a_dry_run(own_home: Path, nemorun: 
         "1 experiment and 0 archives of code (0.0 MB) would be removed; say --yes to do it"
     )
     assert len(nemorun("experiment", "list", "--ids").lines) == 3
-    assert nemorun(*words, "--yes", "--json").json()["removed"] is True
+    collected = nemorun(*words, "--yes", "--json").json()
+    assert (collected["removed"], collected["unused"]) == (True, {})
     left = nemorun("experiment", "list", "--json").json()
     assert sorted(entry["title"] for entry in left) == ["busy", "tagged"]
     assert nemorun("experiment", "cancel", "busy").code == 0

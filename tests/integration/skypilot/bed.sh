@@ -31,7 +31,7 @@ main() {
     fi
     local dir=$2 venv=$3
     shift 3
-    machine "$dir"
+    machine "$dir" "$venv"
     programs "$dir" "$venv"
     slurm "$dir"
     sshd "$dir"
@@ -44,7 +44,7 @@ SLURM_PORT=6817 # of the controller; those of the nodes follow
 
 machine() {
     # SkyPilot edits the login files of the account that it uses, and looks up the names of nodes.
-    local dir=$1 n
+    local dir=$1 venv=$2 n path
     busybox ip link set lo up
     # Where 127.0.0.1 is the only address, names are not resolved to any of its kind.
     busybox ip addr add 127.0.0.2/8 dev lo
@@ -55,6 +55,14 @@ machine() {
     for n in $(seq $NODES); do echo "127.0.0.1 node$n" >>"$dir/etc/hosts"; done
     mount --bind "$dir/etc/passwd" /etc/passwd
     mount --bind "$dir/etc/hosts" /etc/hosts
+    # SkyPilot leaves much in /tmp, and the sockets of its ssh connections are found by others there.
+    for path in "$dir" "$venv" "$PWD"; do
+        [ "${path#/tmp/}" != "$path" ] || continue
+        path=$(cut -d / -f 3 <<<"$path")
+        mkdir -p "$dir/tmp/$path"
+        mountpoint -q "$dir/tmp/$path" || mount --bind "/tmp/$path" "$dir/tmp/$path"
+    done
+    mount --rbind "$dir/tmp" /tmp
 }
 
 programs() {
@@ -205,7 +213,7 @@ EOF
         "$package/backends/backend_utils.py"
     # What nodes would install their runtime from, newer than the package so that it is not built.
     touch "$dir/home/.sky/wheels/none/skypilot-$version-py3-none-any.whl"
-    export HOME=$dir/home TMPDIR=$dir/tmp SKYPILOT_DISABLE_USAGE_COLLECTION=1 PATH=$venv/bin:$PATH
+    export HOME=$dir/home SKYPILOT_DISABLE_USAGE_COLLECTION=1 PATH=$venv/bin:$PATH
     export NEMO_RUN_TEST_SKYPILOT=$dir NEMO_RUN_TEST_SKYPILOT_CLUSTER=shared
     # SkyPilot leaves out of what it copies what a repository around it ignores.
     export GIT_CEILING_DIRECTORIES=$dir

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.contract.backends import ROOT, SkypilotCluster, SkypilotJobs
@@ -37,7 +38,7 @@ def test_a_dry_launch_makes_no_cluster(tmp_path: Path) -> None:
 def test_a_plan_shows_the_task_and_what_skypilot_would_do(
     kind: type[SkypilotCluster], tmp_path: Path
 ) -> None:
-    settings = {"cluster_name": "never-made"} if kind is SkypilotCluster else {}
+    settings: dict[str, Any] = {"cluster_name": "never-made"} if kind is SkypilotCluster else {}
     planned = kind(tmp_path).plan(["echo", "hi"], cpus=2, memory=4, num_nodes=2, **settings)
     task, _, said = str(planned).partition("\n# SkyPilot says:\n")
     assert "echo hi" in task
@@ -50,7 +51,7 @@ def test_a_plan_shows_the_task_and_what_skypilot_would_do(
 
 @KINDS
 def test_what_cannot_be_had_is_said(kind: type[SkypilotCluster], tmp_path: Path) -> None:
-    settings = {"cluster_name": "never-made"} if kind is SkypilotCluster else {}
+    settings: dict[str, Any] = {"cluster_name": "never-made"} if kind is SkypilotCluster else {}
     planned = kind(tmp_path).plan(["true"], cpus=100_000, **settings)
     assert "100000" in str(planned).partition("\n# SkyPilot says:\n")[2]
 

@@ -32,6 +32,9 @@ pytestmark = [
 
 @pytest.fixture
 def cluster(skypilot_bed: Path, tmp_path: Path) -> SkypilotCluster:
+    # One that a test before made start has ended with that test.
+    environment = {name: os.environ[name] for name in os.environ if name != "NEMORUN_HOME"}
+    subprocess.run(["sky", "api", "start"], check=True, capture_output=True, env=environment)
     return SkypilotCluster(tmp_path)
 
 

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skypilot]
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the functions below say in an interpreter that has SkyPilot, by their names."""
-    functions = (words, tables, parameters, task, refused)
+    functions = (words, tables, parameters, task, refused, raised)
     code = ["from __future__ import annotations", "import json"]
     code += [inspect.getsource(function) for function in functions]
     code += [f"print(json.dumps([{', '.join(f'{f.__name__}()' for f in functions)}]))"]
@@ -201,3 +201,23 @@ def test_what_skypilot_does_not_know_is_refused_before_anything_is_submitted(
     answers: dict[str, Any],
 ) -> None:
     assert "no-such-cloud" in answers["refused"].lower()
+
+
+def raised() -> list[str]:
+    from nemo_run._clients._skypilot_sdk import asking
+    from nemo_run.exceptions import BackendError
+
+    said = []
+    for err in (Exception("no zip file"), RuntimeError("no cluster"), KeyError("a defect")):
+        try:
+            with asking("download logs"):
+                raise err
+        except BackendError as ours:
+            said.append(ours.detail)
+        except KeyError:
+            said.append("KeyError")
+    return said
+
+
+def test_what_it_raises_is_told_from_defects(answers: dict[str, Any]) -> None:
+    assert answers["raised"] == ["no zip file", "no cluster", "KeyError"]
