@@ -58,6 +58,7 @@ class Cluster(Protocol):
     name: str
     scratch: Path
     patience: float
+    asks_first: bool
     outage: Callable[[], AbstractContextManager[None]] | None
 
     @property
@@ -90,6 +91,8 @@ class SchedulerCluster:
     patience: float = 1.0
     poll_s: float = 0.02
     outage: Callable[[], AbstractContextManager[None]] | None = None
+    asks_first: bool = True
+    """Whether a job that is cancelled is asked to end before it is made to."""
     fixture: str = ""
     """Of pytest's, which starts what the backend needs."""
 
@@ -342,6 +345,8 @@ class SkypilotCluster(SchedulerCluster):
     # A launch takes ten seconds where nothing else is going on, and all tests share two processors.
     patience = 20.0
     poll_s = 2.0
+    # On Slurm SkyPilot ends its srun, which kills the job.
+    asks_first = False
 
     def executor(self, **settings: Any) -> Executor:
         return run.SkypilotExecutor(

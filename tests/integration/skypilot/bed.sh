@@ -218,7 +218,7 @@ EOF
     # SkyPilot leaves out of what it copies what a repository around it ignores.
     export GIT_CEILING_DIRECTORIES=$dir
     # By its memory it decides how many processes it starts.
-    export SKYPILOT_POD_MEMORY_GB_LIMIT=8
+    export SKYPILOT_POD_MEMORY_GB_LIMIT=12
     sky api start >"$dir/log/sky.log" 2>&1 || { cat "$dir/log/sky.log" >&2; return 1; }
     sky check slurm >>"$dir/log/sky.log" 2>&1 || { cat "$dir/log/sky.log" >&2; return 1; }
 }
