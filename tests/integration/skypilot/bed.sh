@@ -24,7 +24,7 @@ main() {
         unshare --mount --net --pid --fork --kill-child --mount-proc \
             "$0" --inside "$dir" "$venv" "$@" &
         # It lets no signal through, except that one.
-        trap "kill -KILL $! 2>/dev/null" EXIT
+        trap "kill -KILL $! 2>/dev/null || true" EXIT
         trap 'exit 130' INT TERM HUP
         wait $!
         exit
