@@ -122,6 +122,15 @@ class TestGroups:
         assert failure.value.exit_code == 4
         assert list(failure.value.tail) == ["bad\n"]
 
+    def test_tasks_run_side_by_side(self, jobs: Jobs) -> None:
+        def meet(ours: str, theirs: str) -> run.Script:
+            one, other = jobs.scratch / ours, jobs.scratch / theirs
+            return script(f"touch '{one}'; until [ -e '{other}' ]; do sleep 0.1; done; echo met")
+
+        executor = jobs.slurm_executor(wait_time_for_group_job=0, time_limit_s=60)
+        exp = jobs.run_group([meet("one", "two"), meet("two", "one")], executor, check=True)
+        assert [log_of(exp, f"group-{number}") for number in (0, 1)] == [["met\n"]] * 2
+
     def test_when_one_task_has_ended_the_others_are_ended(self, jobs: Jobs) -> None:
         executor = jobs.slurm_executor(wait_time_for_group_job=0, monitor_group_job_wait_time=1)
         exp = jobs.run_group([script("echo client"), script("echo server; sleep 300")], executor)

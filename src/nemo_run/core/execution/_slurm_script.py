@@ -339,6 +339,9 @@ def _step(request: SlurmBatchRequest, position: int) -> str:
             load.append(f'rm -f "$nemo_run_state"/{own}')
     else:
         load = []
+    if _shares_nodes(request, position):
+        # Not as an option, which releases before 20.11 do not know; there all steps share.
+        load.append("export SLURM_OVERLAP=1")
     lines += [
         f"nemo_run_task_{position}() {{",
         *(f"    {line}" for line in load),
@@ -351,6 +354,14 @@ def _step(request: SlurmBatchRequest, position: int) -> str:
         f"clocks[{position}]=$!",
     ]
     return "\n".join(lines)
+
+
+def _shares_nodes(request: SlurmBatchRequest, position: int) -> bool:
+    """Whether a task runs beside others of its group, on the same nodes, and is not to wait."""
+    if len(request.command_groups) == 1 or request.executor.heterogeneous:
+        return False
+    own = ("--overlap", "--exact", "--exclusive")
+    return not any(option.startswith(own) for option in request.srun_args_of(position))
 
 
 def _program(request: SlurmBatchRequest, position: int, container: Container) -> list[str]:
