@@ -40,7 +40,7 @@ unit: setup
 	$(PYTEST) -q -n 2 --dist worksteal -m "not slow" tests
 
 test: check .venv-torch/.installed ## Everything: `make check`, then the slow suites against real engines
-	$(PYTEST) -q -n 2 --dist worksteal -m "slow and not skypilot" tests
+	$(PYTEST) -q -n 3 --dist worksteal --durations 8 -m "slow and not skypilot" tests
 	$(MAKE) --no-print-directory older
 
 older: .venv-lepton-0.26/.installed .venv-torch/.installed ## The Lepton suites with the older generation of the vendor's client
