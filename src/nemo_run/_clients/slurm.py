@@ -211,11 +211,12 @@ class Slurm:
             return _job_id(lines)
         raise _unavailable("find a job again", _said(lines, answer))
 
-    def watch(self, job_id: str, state_dir: str, array: str = "") -> None:
+    def watch(self, job_id: str, state_dir: str, array: str = "") -> _Watched:
         """Ask for this job, too, whenever another is asked about."""
         watched = _Watched(state_dir, array_elements(array))
         with self._lock:
             self._watched[job_id] = watched
+        return watched
 
     def unwatch(self, job_id: str) -> None:
         with self._lock:
@@ -229,12 +230,12 @@ class Slurm:
             JobNotFoundError: nobody knows it.
             BackendUnavailableError: Slurm cannot say now.
         """
-        self.watch(job_id, state_dir, array)
+        watched = self.watch(job_id, state_dir, array)
         with self._lock:
             at, report = self._ahead.pop(job_id, (0.0, Report()))
         if time.monotonic() - at < AHEAD_S and report.rows:
             return report
-        return self._asking.ask(job_id)
+        return self._asking.ask((job_id, watched))
 
     def cancel(
         self, job_id: str, state_dir: str, *, kill: bool = False, array: bool = False
@@ -313,9 +314,11 @@ class Slurm:
             return _unavailable("submit", said)
         return _refused(said)
 
-    def _ask_all(self, batch: Sequence[str]) -> list[Report | Exception]:
+    def _ask_all(self, batch: Sequence[tuple[str, _Watched]]) -> list[Report | Exception]:
+        asked = dict(batch)
         with self._lock:
-            wanted = dict(self._watched)
+            # Somebody else may have seen the end of one meanwhile, and watches it no more.
+            wanted = {**self._watched, **asked}
         answer = self._run(remote.queue(list(wanted)))
         queued = by_job(parse_squeue(answer.out))
         found = {job_id: Report(rows=rows) for job_id, rows in queued.items() if job_id in wanted}
@@ -342,12 +345,12 @@ class Slurm:
             self._ahead |= {
                 job_id: (now, report)
                 for job_id, report in reports.items()
-                if job_id not in batch and report.rows
+                if job_id not in asked and report.rows
             }
             # Whoever wants to know of them asks again.
             for job_id in missing.keys() - reports.keys():
                 self._watched.pop(job_id, None)
-        return [reports.get(job_id) or _no_answer(job_id, down, answer.err) for job_id in batch]
+        return [reports.get(job_id) or _no_answer(job_id, down, answer.err) for job_id, _ in batch]
 
     def _history(self, wanted: Mapping[str, str]) -> dict[str, Report]:
         """Ask accounting, and the files that scripts leave, about jobs the controller forgot."""

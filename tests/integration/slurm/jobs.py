@@ -40,7 +40,7 @@ class Jobs(SlurmOverSsh):
         said = self.engine.run("squeue", "-h", "-t", "all", "-o", "%o")
         return [path for path in said.split() if path.startswith(str(self.remote))]
 
-    def wait_for(self, app_id: str, state: AppState, timeout_s: float = 60) -> None:
+    def wait_for(self, app_id: str, state: AppState, timeout_s: float = 180) -> None:
         def arrived() -> bool:
             status = self.status(app_id)
             return status is not None and status.state is state

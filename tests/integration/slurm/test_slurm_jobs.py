@@ -183,12 +183,12 @@ class TestArrays:
 
 class TestOrder:
     def test_slurm_holds_a_job_back_until_another_has_succeeded(self, jobs: Jobs) -> None:
-        first = jobs.schedule("sleep 2; echo one", name="first")
+        go = jobs.scratch / "go"
+        first = jobs.schedule(f"until [ -e '{go}' ]; do sleep 0.1; done", name="first")
         second = jobs.schedule("echo two", name="second", dependencies=[handle(first)])
         third = jobs.schedule("echo three", name="third", dependencies=[handle(second)])
-        status = jobs.status(third)
-        assert status is not None
-        assert status.message == "waits: Dependency"
+        wait_until(lambda: jobs.says(third, "waits: Dependency"), "reason")
+        go.touch()
         assert jobs.wait(third, timeout_s=60).state is AppState.SUCCEEDED
         assert jobs.wait(first).state is AppState.SUCCEEDED
 
