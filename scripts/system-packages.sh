@@ -24,6 +24,9 @@ needs slurmd slurmd
 needs slurmdbd slurmdbd
 needs sbatch slurm-client
 needs mariadbd mariadb-server
+# A Docker engine.
+needs dockerd docker.io
+needs containerd containerd
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
