@@ -6,7 +6,7 @@ or what went wrong, to READY_FD; starts the program when stdin is closed, and RE
 """
 
 # Of the modules that it could do without, this loads none: it runs before every job.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH115, PTH123, PTH211
+# ruff: noqa: PTH101, PTH102, PTH103, PTH110, PTH115, PTH120, PTH123, PTH211
 
 from __future__ import annotations
 
@@ -74,7 +74,25 @@ def furnish(spec: dict[str, Any]) -> None:
         os.makedirs(ROOT + path, exist_ok=True)
         mount(source, ROOT + path, flags=MS_BIND | MS_REC)
     for path, source in spec["files"].items():
+        if not os.path.exists(ROOT + path):
+            own_directory(os.path.dirname(path))
+            open(ROOT + path, "w").close()
         mount(source, ROOT + path, flags=MS_BIND)
+
+
+def own_directory(path: str) -> None:
+    """Make a directory of the machine, such as ``/dev``, one that files can be put into."""
+    mount("tmpfs", ROOT + path, kind="tmpfs")
+    for entry in os.scandir(path):
+        target = ROOT + entry.path
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), target)
+        elif entry.is_dir():
+            os.mkdir(target)
+            mount(entry.path, target, flags=MS_BIND | MS_REC)
+        else:
+            open(target, "w").close()
+            mount(entry.path, target, flags=MS_BIND)
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ _CHUNK = 1 << 16
 _WAITING = "waiting to start"
 """What Kubernetes says of a container that is still being made."""
 _SILENCE_S = 120.0
+_PING_S = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,33 +140,13 @@ class Kube:
             BackendUnavailableError: the connection was lost; it may have been run.
         """
         connection = self._connect(name, container, argv)
-        sender = threading.Thread(target=_send, args=(connection, stdin), daemon=True)
-        sender.start()
-        errors = b""
         try:
-            while (message := _next_message(connection, sender)) is not None:
-                channel, data = message[0], message[1:]
-                if channel == _STDOUT and data:
-                    yield data
-                elif channel == _STDERR:
-                    errors = (errors + data)[-4000:]
-                elif channel == _STATUS:
-                    self._check(data, errors)
-                    return
+            yield from talk(connection, stdin, backend=self._http.backend)
         except OSError as err:
             raise self._lost(name, str(err)) from err
-        finally:
-            connection.close()
-            # Nobody reads ``stdin`` any more when the caller goes on.
-            sender.join()
-        raise self._lost(name, "no status came")
 
     def _connect(self, name: str, container: str, argv: Sequence[str]) -> WebSocket:
-        options = [("stdin", "true"), ("stdout", "true"), ("stderr", "true"), ("tty", "false")]
-        if container:
-            options.append(("container", container))
-        query = urlencode([*(("command", word) for word in argv), *options], quote_via=quote)
-        url = f"{self._http.url}{self._path(name)}/exec?{query}"
+        url = f"{self._http.url}{self._path(name)}/exec?{exec_query(container, argv)}"
         refused: str | None = None
         while True:
             token = self._token(refused)
@@ -198,31 +180,75 @@ class Kube:
             detail=why,
         )
 
-    def _check(self, status: bytes, errors: bytes) -> None:
-        answer = json.loads(status)
-        if answer.get("status") == "Success":
-            return
-        said = errors.decode("utf-8", "replace").strip() or str(answer.get("message"))
-        raise CommandError(
-            f"A command in a pod failed: {said}",
-            backend=self._http.backend,
-            operation="exec",
-            detail=said,
-        )
-
     def _path(self, name: str) -> str:
         return f"{self._pods}/{quote(name, safe='')}"
 
 
-def _next_message(connection: WebSocket, sender: threading.Thread) -> bytes | None:
+def exec_query(container: str, argv: Sequence[str]) -> str:
+    """Return the query that asks for a command in a container."""
+    options = [("stdin", "true"), ("stdout", "true"), ("stderr", "true"), ("tty", "false")]
+    if container:
+        options.append(("container", container))
+    return urlencode([*(("command", word) for word in argv), *options], quote_via=quote)
+
+
+def talk(
+    connection: WebSocket,
+    stdin: Iterable[bytes],
+    *,
+    backend: str,
+    silence_s: float = _SILENCE_S,
+) -> Iterator[bytes]:
+    """Yield the output of the command behind a connection; ``stdin`` is sent meanwhile.
+
+    Raises:
+        CommandError: it failed; says what it wrote to stderr.
+        OSError: the connection was lost, or the command silent for too long.
+    """
+    sender = threading.Thread(target=_send, args=(connection, stdin), daemon=True)
+    sender.start()
+    errors = b""
+    try:
+        while (message := _next_message(connection, sender, silence_s)) is not None:
+            channel, data = message[0], message[1:]
+            if channel == _STDOUT and data:
+                yield data
+            elif channel == _STDERR:
+                errors = (errors + data)[-4000:]
+            elif channel == _STATUS:
+                _check(data, errors, backend)
+                return
+    finally:
+        connection.close()
+        # Nobody reads ``stdin`` any more when the caller goes on.
+        sender.join()
+    raise ConnectionError("no status came")
+
+
+def _check(status: bytes, errors: bytes, backend: str) -> None:
+    answer = json.loads(status)
+    if answer.get("status") == "Success":
+        return
+    said = errors.decode("utf-8", "replace").strip() or str(answer.get("message"))
+    raise CommandError(
+        f"A command in a pod failed: {said}", backend=backend, operation="exec", detail=said
+    )
+
+
+def _next_message(
+    connection: WebSocket, sender: threading.Thread, silence_s: float
+) -> bytes | None:
+    began = time.monotonic()
     while True:
+        if connection.wait(_PING_S):
+            message = connection.receive()
+            if message != b"":
+                return message
+        else:
+            connection.ping()
         # A command that reads may say nothing for as long as we send.
-        while not connection.wait(_SILENCE_S):
-            if not sender.is_alive():
-                raise TimeoutError(f"nothing came for {_SILENCE_S:.0f} s")
-        message = connection.receive()
-        if message != b"":
-            return message
+        if time.monotonic() - began > silence_s and not sender.is_alive():
+            raise TimeoutError(f"nothing came for {silence_s:.0f} s")
 
 
 def _send(connection: WebSocket, stdin: Iterable[bytes]) -> None:

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from nemo_run._clients.wire import Wire
+from nemo_run._clients.wire import Route, Wire
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
@@ -20,30 +20,39 @@ class HandshakeError(Exception):
     """The server did not switch protocols.
 
     Attributes:
-        status: of its answer.
+        status, body: of its answer.
     """
 
     def __init__(self, status: int, body: str) -> None:
         super().__init__(f"{status} {body}")
         self.status = status
+        self.body = body
 
 
 class WebSocket:
     """A connection; one thread may send while another receives. What goes wrong is an OSError."""
 
     def __init__(
-        self, url: str, *, protocol: str, headers: Mapping[str, str], timeout_s: float
+        self,
+        url: str,
+        *,
+        protocol: str,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        connect_s: float | None = None,
+        route: Route | None = None,
     ) -> None:
-        """Connect to an ``http`` or ``https`` URL.
+        """Connect to an ``http`` or ``https`` URL, waiting for each step ``connect_s`` if given.
 
         Raises:
             HandshakeError: the server answered otherwise.
         """
         parts = urlsplit(url)
-        self._wire = Wire(url, timeout_s=timeout_s)
+        self._wire = Wire(url, timeout_s=connect_s or timeout_s, route=route)
         try:
             self._unread = bytearray()
             self._shake_hands(parts.netloc, f"{parts.path}?{parts.query}", protocol, headers)
+            self._wire.limit(timeout_s)
         except BaseException:
             self._wire.close()
             raise
@@ -60,10 +69,14 @@ class WebSocket:
         """Send one message."""
         self._wire.send(_frame(_BINARY, data))
 
+    def ping(self) -> None:
+        """Ask whether the server is there, which keeps those in between from forgetting us."""
+        self._wire.post(_frame(_PING, b""))
+
     def receive(self) -> bytes | None:
         """Return the next message, None when the server is done.
 
-        It is empty where the server only asks whether we are there.
+        It is empty where the server only asks whether we are there, or says that it is.
         """
         message = b""
         while True:
@@ -79,9 +92,9 @@ class WebSocket:
                 return None
             if kind == _PING:
                 self._wire.post(_frame(_PONG, data))
-                if not message:
-                    return message
-            elif kind in (_CONTINUATION, _TEXT, _BINARY):
+            if kind in (_PING, _PONG) and not message:
+                return message
+            if kind in (_CONTINUATION, _TEXT, _BINARY):
                 message += data
                 if first & 0x80:
                     return message

@@ -15,20 +15,36 @@ import time
 from base64 import b64encode
 from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
 
 _BLOCK = 1 << 16
 
 
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """How to get to a server, where that is not as the environment says.
+
+    Attributes:
+        tls: whom to trust, and what to show them.
+        server_name: whom the server's certificate names; empty for the host of the URL.
+        proxy: its URL; empty for none.
+    """
+
+    tls: ssl.SSLContext
+    server_name: str = ""
+    proxy: str = ""
+
+
 class Wire:
     """A connection. What goes wrong with it is an OSError."""
 
-    def __init__(self, url: str, *, timeout_s: float) -> None:
+    def __init__(self, url: str, *, timeout_s: float, route: Route | None = None) -> None:
         """Connect to the server of an ``http`` or ``https`` URL, by a proxy where there is one."""
         parts = urlsplit(url)
         secure = parts.scheme == "https"
         host, port = parts.hostname or "", parts.port or (443 if secure else 80)
-        proxy = _proxy(url)
+        proxy = _proxy(url) if route is None else _parsed(route.proxy)
         first = (host, port) if proxy is None else (proxy.hostname or "", proxy.port or 80)
         self._socket = socket.create_connection(first, timeout_s)
         self._sending = threading.Lock()
@@ -41,7 +57,8 @@ class Wire:
             if proxy is not None:
                 self._pass(proxy, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
             if secure:
-                self._tls = _Tls(host)
+                name = route.server_name if route is not None else ""
+                self._tls = _Tls(name or host, route.tls if route is not None else _trusted())
                 self._shake_hands(self._tls)
         except BaseException:
             self._socket.close()
@@ -52,6 +69,10 @@ class Wire:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+
+    def limit(self, timeout_s: float) -> None:
+        """Wait for the other side so long from now on."""
+        self._socket.settimeout(timeout_s)
 
     def wait(self, timeout_s: float) -> bool:
         """Tell whether there is something to receive, or the end, within that time."""
@@ -137,19 +158,25 @@ def _proxy(url: str) -> SplitResult | None:
     """Return the proxy that the environment names for a URL: the one that requests uses, too."""
     from requests.utils import get_environ_proxies, select_proxy
 
-    found = select_proxy(url, get_environ_proxies(url))
-    if not found:
+    return _parsed(select_proxy(url, get_environ_proxies(url)) or "")
+
+
+def _parsed(proxy: str) -> SplitResult | None:
+    if not proxy:
         return None
-    return urlsplit(found if "://" in found else f"http://{found}")
+    return urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+
+
+def _trusted() -> ssl.SSLContext:
+    # The variable that the requests package looks at, so that one setting serves all calls.
+    return ssl.create_default_context(cafile=os.environ.get("REQUESTS_CA_BUNDLE"))
 
 
 class _Tls:
     """What TLS makes of data, away from any socket."""
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, context: ssl.SSLContext) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        # The variable that the requests package looks at, so that one setting serves all calls.
-        context = ssl.create_default_context(cafile=os.environ.get("REQUESTS_CA_BUNDLE"))
         self._engine = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self._lock = threading.Lock()
 

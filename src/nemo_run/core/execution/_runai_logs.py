@@ -6,13 +6,13 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import TypeVar
 
 from nemo_run._clients.kube import Kube, NotStartedError
-from nemo_run._clients.rfc3339 import nanoseconds
 from nemo_run._clients.runai import Pod, RunAI
+from nemo_run.core.execution._pod_lines import Position, new_lines
+from nemo_run.core.execution._pod_lines import Window as Window
+from nemo_run.core.execution._pod_lines import whole_lines as whole_lines
 from nemo_run.core.execution._runai_volume import Volume
 from nemo_run.exceptions import (
     BackendUnavailableError,
@@ -27,33 +27,6 @@ T = TypeVar("T")
 LAST_LINES = 1000
 _PAUSE_S = (0.1, 5.0)
 _RANK = re.compile(r"-(master|launcher|worker)-(\d+)$")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Window:
-    """The time that lines are wanted of."""
-
-    since: datetime | None = None
-    until: datetime | None = None
-
-    def __bool__(self) -> bool:
-        return self.since is not None or self.until is not None
-
-    def holds(self, nanoseconds: int) -> bool:
-        moment = nanoseconds / 1e9
-        return not (
-            (self.since is not None and moment < self.since.timestamp())
-            or (self.until is not None and moment > self.until.timestamp())
-        )
-
-
-@dataclass(kw_only=True)
-class _Position:
-    """How far the log of a pod was read: the time of the last line, and how many had that time."""
-
-    stamp: str = ""
-    moment: int = 0
-    same: int = 0
 
 
 def answer(ask: Callable[[], T], *, follow: bool) -> T:
@@ -105,7 +78,7 @@ def read(
     ``otherwise`` is asked where the pods are gone before anything was read. With ``last_only`` what
     is before the last lines may be left out.
     """
-    positions: dict[str, _Position] = {}
+    positions: dict[str, Position] = {}
     pause_s, most_s = _PAUSE_S
     while True:
         over = True
@@ -115,7 +88,7 @@ def read(
             over = not follow or ended()
             pods = of_replica(client.pods(workload_id), replica)
             for pod in pods:
-                at = positions.setdefault(pod.name, _Position())
+                at = positions.setdefault(pod.name, Position())
                 blocks = kube.log(
                     pod.name,
                     pod.container,
@@ -123,7 +96,7 @@ def read(
                     since=at.stamp,
                     tail_lines=LAST_LINES if last_only else None,
                 )
-                for line in _new_lines(blocks, at, follow and not over, window):
+                for line in new_lines(blocks, at, follow and not over, window):
                     pause_s = _PAUSE_S[0]
                     yield line
         except JobNotFoundError:
@@ -182,38 +155,3 @@ def _from_files(otherwise: Callable[[], Iterator[bytes]], window: Window) -> Ite
             "when its lines were written. Ask without since and until."
         )
     return whole_lines(otherwise())
-
-
-def _new_lines(
-    blocks: Iterator[bytes], at: _Position, follow: bool, window: Window
-) -> Iterator[bytes]:
-    """Yield the lines of a pod's log that come after a position, and move it on."""
-    last, passed = at.moment, 0
-    # sinceTime is exact to the second, and lines of one moment may be on both sides of a cut.
-    for line in whole_lines(blocks):
-        stamp, _, text = line.partition(b" ")
-        if follow and not text.endswith(b"\n"):
-            return  # the rest is still to come
-        moment = nanoseconds(stamp.decode("ascii", "replace"))
-        if moment == last:
-            passed += 1
-        if moment < last or (moment == last and passed <= at.same):
-            continue
-        at.same = at.same + 1 if moment == at.moment else 1
-        at.stamp, at.moment = stamp.decode("ascii"), moment
-        if window.holds(moment):
-            yield text
-
-
-def whole_lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Cut blocks into lines; only the very last may lack its newline."""
-    rest: list[bytes] = []
-    for block in blocks:
-        *lines, last = block.split(b"\n")
-        for line in lines:
-            yield b"".join([*rest, line, b"\n"])
-            rest = []
-        if last:
-            rest.append(last)
-    if rest:
-        yield b"".join(rest)

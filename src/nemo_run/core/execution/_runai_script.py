@@ -87,12 +87,13 @@ def render(
         place,
     ]
     if fault_tolerance is not None:
-        parts.append(_fault_tolerance(fault_tolerance))
+        parts.append(launcher_lines(fault_tolerance))
     parts.append(_RUN.format(command=_shell.render(argv)))
     return "".join(parts)
 
 
-def _fault_tolerance(launcher: FaultTolerance) -> str:
+def launcher_lines(launcher: FaultTolerance) -> str:
+    """Return what tells the launcher where its files are, and ends a job that was done before."""
     variables = {
         "FAULT_TOL_CFG_PATH": launcher.cfg_path,
         "FAULT_TOL_FINISHED_FLAG_FILE": launcher.finished_flag_file,

@@ -1,0 +1,250 @@
+"""Submit, watch and end TrainJobs; what scheduler and executor have in common."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nemo_run._clients.http import Conflict
+from nemo_run._clients.k8s import BACKEND, Cluster, Site
+from nemo_run._clients.rfc3339 import seconds
+from nemo_run.core.execution import _kubeflow_manifests as manifests
+from nemo_run.core.execution._kubeflow_pods import pods_of
+from nemo_run.core.execution._kubeflow_script import STATE_DIR, Outcome
+from nemo_run.core.execution._kubeflow_volume import WorkVolume, packed
+from nemo_run.exceptions import (
+    BackendError,
+    BackendUnavailableError,
+    ConnectionLostError,
+    JobNotFoundError,
+    SubmitError,
+)
+
+if TYPE_CHECKING:
+    from nemo_run.core.execution.kubeflow import KubeflowExecutor
+    from nemo_run.core.execution.leftovers import Leftover
+
+log = logging.getLogger(__name__)
+
+SUBMIT_PATIENCE_S = 120.0
+STOP_PATIENCE_S = 20.0
+STOP_S = 300.0
+"""How long a job may take to end; Kubernetes gives its pods half a minute."""
+MOST_BYTES = 900_000
+"""Of a secret: Kubernetes takes one MiB of each, and more in base64."""
+_POLL_S = (0.1, 3.0)
+_END = re.compile(rb"end-(\d+) (\d+ \d+)")
+
+
+def submit(
+    executor: KubeflowExecutor,
+    site: Site,
+    *,
+    name: str,
+    tag: str,
+    script: str,
+    wanted: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """Bring the files of a job to where it runs and create its TrainJob, unless that is there.
+
+    ``wanted`` is called right before it is created, and raises if it is not any more.
+
+    Raises:
+        SubmitError: it was not created.
+        BackendUnavailableError: nor was it now; it may have been by an earlier attempt.
+        ConnectionLostError: nobody knows whether it was.
+    """
+    from nemo_run.core.execution._kubeflow_checks import check_kubeflow, preflight
+
+    cluster = site.cluster()
+    try:
+        check_kubeflow(cluster)
+        found = find(cluster, name, tag)
+        if found is None:
+            preflight(cluster, executor)
+            data = {manifests.SCRIPT_KEY: script.encode("utf-8", "surrogateescape")}
+            if executor.workdir_pvc:
+                volume = WorkVolume.of(executor, cluster, name)
+                place = executor.code_dir
+                volume.put(_directory(executor), place, seal=f"{STATE_DIR}/{name}/placed")
+            else:
+                data[manifests.FILES_KEY] = _files(executor)
+            wanted()
+            _put_secret(cluster, manifests.secret_body(executor, name, tag=tag, data=data), tag)
+    except (SubmitError, BackendUnavailableError):
+        raise
+    except BackendError as err:
+        raise _refused(name, err) from err
+    if found is None:
+        found = _create(cluster, executor, name, tag)
+    give_secret(cluster, found)
+    return found
+
+
+def _directory(executor: KubeflowExecutor) -> Path | None:
+    """Return the directory of the job; an executor that belongs to none has no files."""
+    return Path(executor.job_dir) if executor.job_dir else None
+
+
+def _files(executor: KubeflowExecutor) -> bytes:
+    data = packed(_directory(executor))
+    if len(data) > MOST_BYTES:
+        raise SubmitError(
+            f"The files of the job are {len(data) / 1e6:.1f} MB when packed, and without a volume "
+            f"at most {MOST_BYTES / 1e6:.1f} MB can travel. Set workdir_pvc to the claim of a "
+            "volume, or have the packager take less.",
+            backend=BACKEND,
+            operation="stage",
+        )
+    return data
+
+
+def _put_secret(cluster: Cluster, body: Mapping[str, Any], tag: str) -> None:
+    try:
+        cluster.create_secret(body)
+    except Conflict:
+        labels = cluster.secret(body["metadata"]["name"])["metadata"].get("labels") or {}
+        if labels.get(manifests.TAG_LABEL) != tag:
+            raise
+
+
+def _create(cluster: Cluster, executor: KubeflowExecutor, name: str, tag: str) -> dict[str, Any]:
+    body = manifests.submitted_body(executor, name, command(), tag=tag)
+    try:
+        return cluster.create_trainjob(body)
+    except Conflict as err:
+        # Of an earlier attempt whose answer was lost, if it has our tag.
+        found = find(cluster, name, tag)
+        if found is not None:
+            return found
+        raise _refused(name, err) from err
+    except BackendUnavailableError as err:
+        raise ConnectionLostError(
+            f"It is not known whether job {name} was submitted: {err}",
+            backend=BACKEND,
+            operation="submit",
+            detail=err.detail,
+        ) from err
+    except BackendError as err:
+        cluster.delete_secret(name)
+        raise _refused(name, err) from err
+
+
+def give_secret(cluster: Cluster, job: Mapping[str, Any]) -> None:
+    """Let the secret of a job go with it."""
+    name = job["metadata"]["name"]
+    try:
+        cluster.patch_secret(name, manifests.owned_by(job))
+    except BackendError as err:
+        log.warning("secret %s has to be deleted by hand one day: %s", name, err)
+
+
+def remove_secret(cluster: Cluster, name: str) -> None:
+    """Delete the secret of a job that is over, also of one that was never created."""
+    try:
+        cluster.delete_secret(name)
+    except BackendError as err:
+        log.warning("secret %s has to be deleted by hand: %s", name, err)
+
+
+def command() -> list[str]:
+    """Return what every pod of a job runs."""
+    return ["/bin/bash", f"{manifests.JOB_PATH}/{manifests.SCRIPT_KEY}"]
+
+
+def find(cluster: Cluster, name: str, tag: str) -> dict[str, Any] | None:
+    """Return the TrainJob of a submission, None where there is none; an empty tag means any."""
+    try:
+        job = cluster.trainjob(name)
+    except JobNotFoundError:
+        return None
+    labels = job["metadata"].get("labels") or {}
+    return job if not tag or labels.get(manifests.TAG_LABEL) == tag else None
+
+
+def _refused(name: str, err: BackendError) -> SubmitError:
+    return SubmitError(
+        f"Job {name} was not submitted to Kubernetes: {err}",
+        backend=BACKEND,
+        operation="submit",
+        detail=err.detail,
+    )
+
+
+def stop(cluster: Cluster, name: str, *, at_once: bool = False, stop_s: float = STOP_S) -> None:
+    """Delete a TrainJob and return when it and its pods are gone.
+
+    Raises:
+        BackendError: it goes on.
+    """
+    try:
+        cluster.delete_trainjob(name)
+    except JobNotFoundError:
+        log.debug("%s is gone", name)
+    if at_once:
+        for pod in pods_of(cluster, name):
+            # With none at all, a pod would be gone before its node has ended what runs in it.
+            cluster.delete_pod(pod.name, grace_s=1)
+    if not wait_gone(cluster, name, timeout_s=stop_s):
+        raise BackendError(
+            f"Kubernetes was asked to delete job {name}, but its pods are still there after "
+            f"{stop_s:.0f} s. Ask again, or look at it with kubectl.",
+            backend=BACKEND,
+            operation="cancel",
+        )
+
+
+def wait_gone(cluster: Cluster, name: str, *, timeout_s: float, poll_s: float = _POLL_S[1]) -> bool:
+    """Wait until a TrainJob and its pods are gone; False if they are not in that time."""
+    deadline = time.monotonic() + timeout_s
+    pause_s = min(_POLL_S[0], poll_s)
+    while find(cluster, name, "") is not None or pods_of(cluster, name):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, poll_s)
+    return True
+
+
+def state_dir(place: str, name: str) -> str:
+    """Return where the pods of a job leave logs and outcomes, on the work volume."""
+    return f"{place}/{STATE_DIR}/{name}"
+
+
+def outcomes(volume: WorkVolume, place: str, name: str) -> dict[int, Outcome]:
+    """Return how the task ended on each node, from what its pods left on the volume."""
+    found = {}
+    for match in _END.finditer(volume.listed(state_dir(place, name), "end-*")):
+        outcome = Outcome.from_file(match[2].decode())
+        if outcome is not None:
+            found[int(match[1])] = outcome
+    return found
+
+
+def age_s(thing: Mapping[str, Any]) -> float:
+    """Return how long an object of the cluster has been there."""
+    return time.time() - seconds(str(thing["metadata"]["creationTimestamp"]))
+
+
+def leftovers(handle: str) -> Iterator[Leftover]:
+    """Yield what the cluster keeps of an ended job."""
+    from nemo_run._records import JobStore
+    from nemo_run.core.execution.leftovers import Leftover, app_id_of
+
+    record = JobStore().find(app_id_of(handle), BACKEND)
+    if record is None or record.ref is None or not record.ref.where.get("name"):
+        return
+    where = record.ref.where
+    name = where["name"]
+    cluster = Site.from_where(where, patience_s=STOP_PATIENCE_S).cluster()
+
+    def remove() -> None:
+        if find(cluster, name, where["tag"]) is not None:
+            stop(cluster, name)
+        cluster.delete_secret(name)
+
+    yield Leftover(f"TrainJob {name} of namespace {where['namespace']}", remove)

@@ -1,0 +1,290 @@
+"""Move files to and from the work volume of Kubernetes jobs.
+
+They go through a small pod that has the volume and is deleted afterwards. Files are sent to a
+command in it, so no argument or object that others can read ever holds them, and their size is not
+limited.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import shutil
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+from nemo_run._clients.http import Conflict
+from nemo_run._clients.k8s import BACKEND, Cluster
+from nemo_run.core.execution import _kubeflow_manifests as manifests
+from nemo_run.exceptions import (
+    AuthenticationError,
+    BackendError,
+    BackendUnavailableError,
+    JobNotFoundError,
+    SubmitError,
+)
+
+if TYPE_CHECKING:
+    from nemo_run.core.execution.kubeflow import KubeflowExecutor
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+READY_S = 120.0
+"""How long a mover may take to start, say while its image is fetched."""
+NOTES = "kubeflow"
+"""The directory of a job's, on this machine, that holds what we remember and stays here."""
+_POLL_S = (0.1, 3.0)
+_BLOCK = 1 << 20
+_SAID_S = 5.0
+_HOPELESS = frozenset({"ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError"})
+
+
+class MoverError(SubmitError, RuntimeError):
+    """Files could not be moved. Also a ``RuntimeError``, since scripts may have caught that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkVolume:
+    """The volume of a claim, reached through pods.
+
+    Attributes:
+        path: where jobs have it.
+        pod: what a mover inherits of the job's pods.
+        start: how the names of movers begin.
+    """
+
+    cluster: Cluster
+    claim: str
+    path: str
+    image: str
+    pod: Mapping[str, Any]
+    start: str
+
+    @classmethod
+    def of(cls, executor: KubeflowExecutor, cluster: Cluster, start: str) -> WorkVolume:
+        return cls(
+            cluster=cluster,
+            claim=executor.workdir_pvc or "",
+            path=executor.workdir_pvc_path,
+            image=executor.data_mover_image,
+            pod=manifests.mover_pod(executor),
+            start=start,
+        )
+
+    @classmethod
+    def from_where(cls, where: Mapping[str, str], cluster: Cluster) -> WorkVolume | None:
+        """Return the volume of a stored job, None where it has none."""
+        if not where.get("claim"):
+            return None
+        return cls(
+            cluster=cluster,
+            claim=where["claim"],
+            path=where["claim_path"],
+            image=where["mover_image"],
+            pod=json.loads(where["mover_pod"]),
+            start=where["name"],
+        )
+
+    def to_where(self) -> dict[str, str]:
+        keys = ("tolerations", "affinity", "imagePullSecrets", "securityContext", "nodeSelector")
+        return {
+            "claim": self.claim,
+            "claim_path": self.path,
+            "mover_image": self.image,
+            "mover_pod": json.dumps({key: self.pod[key] for key in keys if self.pod.get(key)}),
+        }
+
+    def exists(self) -> bool:
+        """Tell whether there is such a claim; where we may not look, there is."""
+        try:
+            self.cluster.claim(self.claim)
+        except JobNotFoundError:
+            return False
+        except AuthenticationError as err:
+            log.debug("not looked at: %s", err)
+        return True
+
+    def put(
+        self, source: Path | None, directory: str, *, seal: str = "", label: str = "put"
+    ) -> None:
+        """Write what is in ``source``, if anything, to a directory; files there are replaced.
+
+        A file ``seal`` of the directory is made when all else is there. If it is there already,
+        nothing is done: somebody was here before, and a job may be using what they wrote.
+        """
+        # The end of the input cannot be told, hence the count.
+        script = (
+            '[ -n "$3" ] && [ -e "$1/$3" ] || { mkdir -p "$1" && '
+            'head -c "$2" | tar -xzof - -C "$1" && '
+            'if [ -n "$3" ]; then mkdir -p "$(dirname "$1/$3")" && touch "$1/$3"; fi; }'
+        )
+        with tempfile.TemporaryFile() as archive:
+            pack(source, archive)
+            size = archive.tell()
+            if size > _BLOCK:
+                log.info("sending %.0f MB to volume %s", size / 1e6, self.claim)
+
+            def send(pod: str) -> None:
+                archive.seek(0)
+                blocks = _watched(iter(lambda: archive.read(_BLOCK), b""), size, self.claim)
+                argv = ["sh", "-c", script, "sh", directory, str(size), seal]
+                for _ in self.cluster.run(pod, manifests.MOVER, argv, stdin=blocks):
+                    pass
+
+            self._with_pod(label, send)
+
+    def get(self, directory: str, target: Path, *, label: str = "get") -> None:
+        """Copy what is in a directory to one of this machine, over what is there."""
+        from nemo_run.core.packaging._extract import extract
+
+        argv = ["sh", "-c", 'cd "$1" && tar -czf - .', "sh", directory]
+        with tempfile.TemporaryDirectory() as scratch:
+            archive, unpacked = Path(scratch, "files.tar.gz"), Path(scratch, "files")
+
+            def receive(pod: str) -> None:
+                with archive.open("wb") as file:
+                    for block in self.cluster.run(pod, manifests.MOVER, argv):
+                        file.write(block)
+
+            self._with_pod(label, receive)
+            extract(archive, unpacked)
+            shutil.copytree(unpacked, target, symlinks=True, dirs_exist_ok=True)
+
+    def read(self, file: str, *, last_lines: int | None = None) -> Iterator[bytes]:
+        """Yield what a file holds, in blocks; nothing where it is not there."""
+        show = '[ ! -e "$1" ] || if [ "$2" ]; then tail -n "$2" "$1"; else cat "$1"; fi'
+        argv = ["sh", "-c", show, "sh", file, "" if last_lines is None else str(last_lines)]
+        # By way of a file: it may be large, and whoever reads it may take their time.
+        with tempfile.TemporaryFile() as copy:
+
+            def receive(pod: str) -> None:
+                copy.seek(0)
+                copy.truncate()
+                for block in self.cluster.run(pod, manifests.MOVER, argv):
+                    copy.write(block)
+
+            self._with_pod("read", receive)
+            copy.seek(0)
+            yield from iter(lambda: copy.read(_BLOCK), b"")
+
+    def listed(self, directory: str, pattern: str) -> bytes:
+        """Return the names of the files that match, each with what it holds after a blank."""
+        show = 'cd "$1" 2>/dev/null || exit 0; for f in $2; do echo "$f $(cat "$f")"; done'
+        argv = ["sh", "-c", show, "sh", directory, pattern]
+
+        def receive(pod: str) -> bytes:
+            return b"".join(self.cluster.run(pod, manifests.MOVER, argv))
+
+        return self._with_pod("read", receive)
+
+    def _with_pod(self, label: str, act: Callable[[str], T]) -> T:
+        """Call ``act`` with the name of a pod, again with another where that was lost."""
+        deadline = time.monotonic() + self.cluster.site.patience_s
+        while True:
+            try:
+                with self._mover(label) as pod:
+                    return act(pod)
+            except (BackendUnavailableError, JobNotFoundError) as err:
+                if time.monotonic() > deadline:
+                    raise
+                log.info("%s; trying again", err)
+                time.sleep(1.0)
+
+    @contextmanager
+    def _mover(self, label: str) -> Iterator[str]:
+        body = manifests.mover_body(
+            start=f"{self.start}-{label}",
+            namespace=self.cluster.namespace,
+            image=self.image,
+            claim=self.claim,
+            path=self.path,
+            pod=self.pod,
+        )
+        name = body["metadata"]["name"]
+        try:
+            with suppress(Conflict):  # no other has this name: an answer was lost
+                self.cluster.create_pod(body)
+            self._await(name)
+            yield name
+        finally:
+            self._remove(name)
+
+    def _await(self, name: str) -> None:
+        deadline = time.monotonic() + READY_S
+        pause_s, most_s = _POLL_S
+        while True:
+            pod = self.cluster.pod(name)
+            phase, waits_for = pod["status"].get("phase"), _waiting(pod)
+            if phase == "Running" and not waits_for:
+                return
+            ended = phase in ("Failed", "Succeeded") or waits_for in _HOPELESS
+            if ended or time.monotonic() > deadline:
+                self._give_up(name, f"{phase} {waits_for}".strip())
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, most_s)
+
+    def _give_up(self, name: str, state: str) -> None:
+        try:
+            said = "; ".join(self.cluster.events(name)[-3:])
+        except BackendError as err:
+            said = str(err)
+        raise MoverError(
+            f"Pod {name}, which moves files to volume {self.claim}, is {state} instead of Running. "
+            f"{said} Check that claim {self.claim!r} can be mounted in namespace "
+            f"{self.cluster.namespace!r}, and that its nodes can pull {self.image}.",
+            backend=BACKEND,
+            operation="stage",
+            detail=said,
+        )
+
+    def _remove(self, name: str) -> None:
+        try:
+            self.cluster.delete_pod(name, grace_s=0)
+        except BackendError as err:
+            log.warning(
+                "left behind in namespace %s: pod %s: %s", self.cluster.namespace, name, err
+            )
+
+
+def _waiting(pod: Mapping[str, Any]) -> str:
+    """Return why a container of a pod does not run yet."""
+    statuses = pod["status"].get("containerStatuses") or ()
+    reasons = [(item.get("state") or {}).get("waiting") or {} for item in statuses]
+    return next((str(item["reason"]) for item in reasons if item.get("reason")), "")
+
+
+def pack(directory: Path | None, target: IO[bytes]) -> None:
+    """Pack what a job needs of its directory: neither archives of its code nor our notes."""
+    with tarfile.open(fileobj=target, mode="w:gz", compresslevel=1) as archive:
+        for child in sorted(directory.iterdir() if directory else ()):
+            stays = child.name.endswith(".tar.gz") or child.name in (NOTES, manifests.SCRIPT_KEY)
+            if not stays:
+                archive.add(child, child.name)
+
+
+def packed(directory: Path | None) -> bytes:
+    """Return what `pack` makes; of no directory, an empty archive."""
+    buffer = io.BytesIO()
+    pack(directory, buffer)
+    return buffer.getvalue()
+
+
+def _watched(blocks: Iterator[bytes], size: int, where: str) -> Iterator[bytes]:
+    """Pass blocks on, and say from time to time how far we are."""
+    said = time.monotonic()
+    sent = 0
+    for block in blocks:
+        yield block
+        sent += len(block)
+        if time.monotonic() - said > _SAID_S:
+            said = time.monotonic()
+            log.info("sent %.0f of %.0f MB to volume %s", sent / 1e6, size / 1e6, where)

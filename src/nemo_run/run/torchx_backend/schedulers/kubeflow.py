@@ -1,0 +1,475 @@
+"""Jobs on Kubernetes, as TrainJobs of Kubeflow."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torchx.schedulers.api import (
+    AppDryRunInfo,
+    DescribeAppResponse,
+    ListAppResponse,
+    Scheduler,
+    Stream,
+)
+from torchx.specs import AppDef, AppState, is_terminal, runopts
+
+from nemo_run._clients.k8s import GROUP, TRAINJOBS, VERSION, Cluster, LogStream, Site
+from nemo_run._clients.kube import NotStartedError
+from nemo_run._credentials import mask_environment
+from nemo_run._home import get_nemorun_home
+from nemo_run._records import JobRecord, JobRef
+from nemo_run.core.execution import _kubeflow_jobs as jobs
+from nemo_run.core.execution import _kubeflow_logs as logs
+from nemo_run.core.execution import _kubeflow_manifests as manifests
+from nemo_run.core.execution._kubeflow_calls import launch_script
+from nemo_run.core.execution._kubeflow_pods import pods_of, seen
+from nemo_run.core.execution._kubeflow_volume import WorkVolume
+from nemo_run.core.execution._pod_lines import Position, Window, new_lines
+from nemo_run.core.execution.base import Executor
+from nemo_run.core.execution.kubeflow import KubeflowExecutor, KubeflowJobState
+from nemo_run.exceptions import (
+    BackendError,
+    BackendUnavailableError,
+    ConfigError,
+    JobNotFoundError,
+    UnsupportedError,
+)
+from nemo_run.run._names import slug
+from nemo_run.run.torchx_backend.schedulers import _kubeflow_legacy
+from nemo_run.run.torchx_backend.schedulers import _kubeflow_refs as refs
+from nemo_run.run.torchx_backend.schedulers.api import (
+    TAG,
+    JobStatus,
+    LogQuery,
+    SchedulerMixin,
+)
+
+log = logging.getLogger(__name__)
+
+LEGACY_INDEX = ".kubeflow_jobs.json"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "KUBEFLOW_JOB_DIRS":
+        # The index file of 0.12, under the home directory of the moment.
+        return str(Path(get_nemorun_home()) / LEGACY_INDEX)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+KUBEFLOW_STATES: dict[KubeflowJobState | None, AppState] = {
+    KubeflowJobState.CREATED: AppState.SUBMITTED,
+    KubeflowJobState.RUNNING: AppState.RUNNING,
+    KubeflowJobState.SUCCEEDED: AppState.SUCCEEDED,
+    KubeflowJobState.FAILED: AppState.FAILED,
+    KubeflowJobState.UNKNOWN: AppState.PENDING,
+    None: AppState.PENDING,
+}
+
+_DELETED = "deleted in the cluster"
+_KEEPING_S = 30.0
+_LOGS_S = 120.0
+"""How long after its end a job counts as running while its log cannot be read."""
+_MOVING_S = 3600.0
+"""How long moving the files of a job may well take."""
+_OURS = frozenset({"code", "configs", "scripts"})
+"""What is in the directory of every job."""
+
+
+@dataclass
+class KubeflowJobRequest:
+    """A job to be created.
+
+    Attributes:
+        cmd: what each pod runs.
+        name: of the TrainJob; no other submission has it.
+    """
+
+    app: AppDef = field(repr=False)  # has the environment in it
+    executor: KubeflowExecutor
+    cmd: list[str]
+    name: str
+
+
+class KubeflowScheduler(
+    SchedulerMixin[KubeflowExecutor, KubeflowJobRequest], Scheduler[dict[str, str]]
+):
+    """Runs jobs as TrainJobs, and asks the cluster about them."""
+
+    EXECUTOR: ClassVar[type[Executor]] = KubeflowExecutor
+
+    def __init__(self, session_name: str) -> None:
+        super().__init__("kubeflow", session_name)
+
+    def _run_opts(self) -> runopts:
+        opts = runopts()
+        opts.add("job_dir", type_=str, help="The directory of the job on this machine.")
+        return opts
+
+    def describe(self, app_id: str) -> DescribeAppResponse | None:
+        """Return what is known of a job, whoever submitted it; None where nothing is."""
+        return super().describe(app_id)
+
+    def list(self) -> list[ListAppResponse]:
+        """Return the jobs that were submitted from this home directory, the latest first."""
+        return super().list()
+
+    def schedule(self, dryrun_info: AppDryRunInfo[KubeflowJobRequest]) -> str:
+        """Bring the job's files to the cluster, create its TrainJob, and return its app id."""
+        return super().schedule(dryrun_info)
+
+    def _plan(self, app: AppDef, executor: KubeflowExecutor) -> KubeflowJobRequest:
+        executor.check()
+        if not executor.job_dir:
+            raise ConfigError("This executor belongs to no job yet. Call assign(...) first.")
+        role = app.roles[0]
+        role.num_replicas = executor.num_nodes
+        role.args = [_there(arg, executor) for arg in role.args]
+        name = manifests.trainjob_name(executor.train_job_basename or role.name, app.metadata[TAG])
+        request = KubeflowJobRequest(app=app, executor=executor, cmd=jobs.command(), name=name)
+        _script(request)  # says what is wrong with it
+        return request
+
+    def _describe_request(self, request: KubeflowJobRequest) -> str:
+        executor, name = request.executor, request.name
+        tag = request.app.metadata[TAG]
+        body = manifests.submitted_body(executor, name, request.cmd, tag=tag)
+        # What makes the name unique is not worth seeing before it exists.
+        shown = name.rpartition("-")[0] + "-*"
+        trainer = body["spec"].get("trainer") or {}
+        # Those of env_list are there by the user's own will, and not masked yet.
+        trainer["env"] = [_masked(variable) for variable in trainer.get("env") or ()]
+        text = f"POST /apis/{GROUP}/{VERSION}/namespaces/{executor.namespace}/{TRAINJOBS}\n"
+        text += json.dumps(body, indent=2, ensure_ascii=False)
+        text += f"\n\n# Script of {request.app.roles[0].name}, secrets masked\n"
+        return (text + _script(request, masked=True)).replace(name, shown)
+
+    def _planned_id(self, request: KubeflowJobRequest) -> str:
+        parts = (request.executor.experiment_id or "", request.app.roles[0].name)
+        return "___".join([*(slug(part, 40) for part in parts), request.name])
+
+    def _planned_ref(self, record: JobRecord) -> JobRef | None:
+        return refs.read_note(record.job_dir, refs.name_in(record.app_id))
+
+    def _legacy_record(self, app_id: str) -> JobRecord | None:
+        index = Path(get_nemorun_home()) / LEGACY_INDEX
+        return _kubeflow_legacy.find(index, app_id, self._scheduler_name())
+
+    def _launch(self, request: KubeflowJobRequest) -> JobRef:
+        ref = _noted(request)
+        try:
+            jobs.submit(
+                request.executor,
+                Site.from_where(ref.where, patience_s=jobs.SUBMIT_PATIENCE_S),
+                name=request.name,
+                tag=request.app.metadata[TAG],
+                script=_script(request),
+                wanted=lambda: refs.check_wanted(ref),
+            )
+        except ConfigError as err:
+            # The way there was lost since it was written down.
+            raise BackendUnavailableError(str(err), backend=self.backend) from err
+        ref = replace(ref, native_id=request.name)
+        if refs.cancelled_mark(ref).exists():
+            self._stop(ref)
+        return ref
+
+    def _poll(self, ref: JobRef) -> JobStatus:
+        try:
+            cluster = refs.site_of(ref).cluster()
+            status = self._look(ref, cluster)
+            if status.state in (AppState.SUCCEEDED, AppState.FAILED):
+                self._keep_logs(ref, cluster, ended_at=status.ended_at or 0.0)
+        except ConfigError as err:
+            # Here and now nobody can be asked, which says nothing about the job.
+            raise BackendUnavailableError(str(err), backend=self.backend) from err
+        return status
+
+    def _look(self, ref: JobRef, cluster: Cluster) -> JobStatus:
+        name, nodes = ref.where["name"], int(ref.where["nodes"])
+        job = jobs.find(cluster, name, ref.where["tag"])
+        if job is None:
+            return self._without_job(ref, cluster)
+        if not refs.was_created(ref):
+            jobs.give_secret(cluster, job)
+            refs.mark_created(ref)
+        found = seen(job, pods_of(cluster, name), nodes, on_volume=bool(ref.where["claim"]))
+        state = KUBEFLOW_STATES[found.state]
+        status = JobStatus(
+            # A job that is there is more than submitted.
+            state=max(AppState.PENDING, state),
+            message=found.message,
+            exit_code=found.exit_code,
+            url=_url(ref),
+            restarts=found.restarts,
+            started_at=found.started_at,
+            ended_at=found.ended_at,
+        )
+        if state is AppState.FAILED and found.exit_code is None:
+            return self._with_exit_code(ref, cluster, status)
+        return status
+
+    def _without_job(self, ref: JobRef, cluster: Cluster) -> JobStatus:
+        """Return how a job is that has no TrainJob, or none any more."""
+        name = ref.where["name"]
+        if pods_of(cluster, name):
+            return JobStatus(state=AppState.RUNNING, message="it is being deleted", url=_url(ref))
+        if refs.cancelled_mark(ref).exists():
+            said = "" if refs.was_created(ref) else "cancelled before it was created"
+            return JobStatus(state=AppState.CANCELLED, message=said)
+        if not refs.was_created(ref):
+            return JobStatus(state=AppState.UNSUBMITTED)
+        if not ref.where["server"]:
+            raise JobNotFoundError(
+                f"The cluster of the current context has no TrainJob {name}, and 0.12 did not "
+                "write down which cluster it was submitted to. If it was another, switch to its "
+                "context.",
+                backend=self.backend,
+                operation="status",
+            )
+        gone = JobStatus(state=AppState.CANCELLED, message=_DELETED, url=_url(ref))
+        return self._with_exit_code(ref, cluster, gone)
+
+    def _with_exit_code(self, ref: JobRef, cluster: Cluster, status: JobStatus) -> JobStatus:
+        """Return a status with what the pods left on the volume, if they have ended there."""
+        volume = WorkVolume.from_where(ref.where, cluster)
+        if volume is None:
+            return status
+        try:
+            found = jobs.outcomes(volume, ref.where["place"], ref.where["name"])
+        except BackendUnavailableError:
+            raise
+        except BackendError as err:
+            if status.state is AppState.FAILED or not volume.exists():
+                log.warning("%s: how it ended is not known: %s", ref.where["name"], err)
+                return status
+            # It may have expired after its end, which the volume still tells.
+            raise BackendUnavailableError(
+                f"The TrainJob is gone, and how it ended cannot be read now: {err}",
+                backend=self.backend,
+                operation="status",
+                detail=err.detail,
+            ) from err
+        bad = next((end for _, end in sorted(found.items()) if end.exit_code), None)
+        restarts = max((end.attempts - 1 for end in found.values()), default=0)
+        if bad is not None:
+            return replace(
+                status, state=AppState.FAILED, exit_code=bad.exit_code, restarts=restarts
+            )
+        if status.state is AppState.CANCELLED and len(found) == int(ref.where["nodes"]):
+            return replace(status, state=AppState.SUCCEEDED, exit_code=0, restarts=restarts)
+        return status
+
+    def _stop(self, ref: JobRef) -> None:
+        self._delete(ref, at_once=False)
+
+    def _kill(self, ref: JobRef) -> None:
+        self._delete(ref, at_once=True)
+
+    def _delete(self, ref: JobRef, *, at_once: bool) -> None:
+        cluster, name = refs.patient_site_of(ref).cluster(), ref.where["name"]
+        job = jobs.find(cluster, name, ref.where["tag"])
+        if job is not None and is_terminal(self._look(ref, cluster).state):
+            return
+        if job is None and refs.was_created(ref):
+            return
+        refs.mark_cancelled(ref)
+        # One that was created meanwhile ends, too, and one that is not will not be.
+        if job is not None or jobs.find(cluster, name, ref.where["tag"]) is not None:
+            with _Keeping(ref, cluster):
+                jobs.stop(cluster, name, at_once=at_once)
+        if ref.where["tag"]:
+            jobs.remove_secret(cluster, name)
+
+    def _keep_logs(self, ref: JobRef, cluster: Cluster, *, ended_at: float) -> None:
+        """Copy the logs of a job that has ended, if they would go with its pods.
+
+        Raises:
+            BackendUnavailableError: a log cannot be had now, and the end is not long ago. Those of
+                a node that was lost never can.
+        """
+        if ref.where.get("claim"):
+            return
+        for replica in range(int(ref.where["nodes"])):
+            kept = refs.KeptLog(ref, replica)
+            if kept:
+                continue
+            try:
+                kept.keep(self._pod_lines(ref, cluster, LogQuery(role="", replica=replica)))
+            except (BackendError, OSError) as err:
+                recent = time.time() - ended_at < _LOGS_S
+                if recent and isinstance(err, BackendUnavailableError):
+                    raise
+                log.warning("%s: its log could not be kept: %s", ref.where["name"], err)
+
+    def unused(self) -> dict[str, str]:
+        """Return pods that moved files for launchers that did not live to remove them."""
+        found: dict[str, str] = {}
+        records = self._store.list(self._scheduler_name())
+        wheres = [record.ref.where for record in records if record.ref is not None]
+        for site in {Site.from_where(where) for where in wheres if where.get("server")}:
+            for pod in site.cluster().pods(f"{manifests.PURPOSE_LABEL}={manifests.MOVER}"):
+                name, age_s = pod["metadata"]["name"], jobs.age_s(pod)
+                if pod["status"].get("phase") != "Running" or age_s > _MOVING_S:
+                    what = f"pod {name} of namespace {site.namespace}"
+                    found[what] = f"kubectl delete pod {name} -n {site.namespace}"
+        return found
+
+    def _lines(self, ref: JobRef, query: LogQuery) -> Iterator[str]:
+        return (block.decode("utf-8", "replace") for block in self._bytes(ref, query))
+
+    def _bytes(self, ref: JobRef, query: LogQuery) -> Iterator[bytes]:
+        if query.stream is not Stream.COMBINED:
+            raise UnsupportedError(
+                f"A pod has one log for both streams, so {query.stream.name} alone cannot be had."
+            )
+        return self._pod_lines(ref, refs.site_of(ref).cluster(), query)
+
+    def _pod_lines(self, ref: JobRef, cluster: Cluster, query: LogQuery) -> Iterator[bytes]:
+        def ended() -> bool:
+            try:
+                return is_terminal(self._poll(ref).state)
+            except JobNotFoundError:
+                return True
+
+        def otherwise() -> Iterator[bytes]:
+            volume = WorkVolume.from_where(ref.where, cluster)
+            if volume is None:
+                yield from refs.KeptLog(ref, query.replica).read()
+                return
+            directory = jobs.state_dir(ref.where["place"], ref.where["name"])
+            last_lines = logs.LAST_LINES if query.last_only else None
+            yield from volume.read(f"{directory}/log-{query.replica}.out", last_lines=last_lines)
+
+        return logs.read(
+            cluster,
+            ref.where["name"],
+            replica=query.replica,
+            follow=query.follow,
+            last_only=query.last_only,
+            ended=ended,
+            window=Window(since=query.since, until=query.until),
+            otherwise=otherwise,
+            continued=bool(ref.where.get("claim")),
+        )
+
+
+class _Keeping:
+    """While entered, what the pods of a job still say is kept, where their logs go with them."""
+
+    def __init__(self, ref: JobRef, cluster: Cluster) -> None:
+        self._ref = ref
+        self._cluster = cluster
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> None:
+        if self._ref.where.get("claim"):
+            return
+        latest = {pod.index: pod for pod in pods_of(self._cluster, self._ref.where["name"])}
+        reader = refs.site_of(self._ref).cluster()  # not patient: many nodes may be lost
+        for pod in latest.values():
+            try:
+                # Opened before the pod is told to end: what it says to that is part of it.
+                stream = reader.log(pod.name, manifests.NODE, follow=True)
+            except (NotStartedError, JobNotFoundError):
+                continue
+            except BackendError as err:
+                # The job is to end, with a copy of its log or without.
+                log.warning("%s: its log will not be kept: %s", self._ref.where["name"], err)
+                continue
+            thread = threading.Thread(target=self._keep, args=(pod.index, stream), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def __exit__(self, *error: object) -> None:
+        for thread in self._threads:
+            thread.join(_KEEPING_S)
+
+    def _keep(self, replica: int, stream: LogStream) -> None:
+        try:
+            with closing(stream) as blocks:
+                lines = new_lines(blocks, Position(), False, Window())
+                refs.KeptLog(self._ref, replica).keep(lines)
+        except (BackendError, OSError) as err:
+            name = self._ref.where["name"]
+            log.warning("%s: its log could not be kept: %s", name, err)
+
+
+def create_scheduler(session_name: str, **kwargs: Any) -> KubeflowScheduler:
+    """Return a scheduler for Kubernetes with Kubeflow."""
+    return KubeflowScheduler(session_name)
+
+
+def _script(request: KubeflowJobRequest, *, masked: bool = False) -> str:
+    role = request.app.roles[0]
+    return launch_script(
+        request.executor,
+        [role.entrypoint, *role.args],
+        name=request.name,
+        env=mask_environment(role.env) if masked else role.env,
+        retries=role.max_retries,
+    )
+
+
+def _masked(variable: Mapping[str, Any]) -> dict[str, Any]:
+    name, value = str(variable.get("name", "")), variable.get("value")
+    if value is None:
+        return dict(variable)
+    return {**variable, "value": mask_environment({name: value})[name]}
+
+
+def _there(arg: str, executor: KubeflowExecutor) -> str:
+    """Return an argument with paths of this machine, or of our link, as the pods see them."""
+    place = executor.place or manifests.RUNDIR
+    if executor.workdir_local_path:
+        arg = arg.replace(executor.workdir_local_path, place)
+    start = f"{manifests.RUNDIR}/"
+    if not arg.startswith(start) or arg.startswith(f"{place}/"):
+        return arg
+    below = arg[len(start) :]
+    # The link of that name can only be made where the container runs as root, and not where the
+    # work volume has it, which then may have files of that name, too.
+    ours = below.partition("/")[0] in _OURS
+    is_volume = executor.workdir_pvc and executor.workdir_pvc_path.rstrip("/") == manifests.RUNDIR
+    return f"{place}/{below}" if ours or not is_volume else arg
+
+
+def _url(ref: JobRef) -> str:
+    where = ref.where
+    path = f"/apis/{GROUP}/{VERSION}/namespaces/{where['namespace']}/{TRAINJOBS}/{where['name']}"
+    return f"{where['server']}{path}"
+
+
+def _noted(request: KubeflowJobRequest) -> JobRef:
+    """Return where to submit a job to, written down before it is.
+
+    Where somebody has written that before, it may have been submitted: then it is there or nowhere,
+    whatever the current context is now.
+    """
+    executor = request.executor
+    ref = refs.read_note(executor.job_dir, request.name)
+    if ref is None:
+        ref = JobRef(native_id="", where=_where(request, Site.current(executor.namespace)))
+        refs.write_note(ref)
+    return ref
+
+
+def _where(request: KubeflowJobRequest, site: Site) -> dict[str, str]:
+    executor = request.executor
+    volume = WorkVolume.of(executor, site.cluster(), request.name)
+    return {
+        **site.to_where(),
+        **volume.to_where(),
+        "name": request.name,
+        "tag": request.app.metadata[TAG],
+        "nodes": str(executor.num_nodes),
+        "job_dir": executor.job_dir,
+        "place": executor.place,
+    }

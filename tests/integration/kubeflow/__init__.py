@@ -1,0 +1,1 @@
+"""What only jobs on Kubernetes have."""

@@ -1,0 +1,48 @@
+"""How a TrainJob is, from what its pods tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nemo_run.core.execution._kubeflow_pods import Pod, seen
+from nemo_run.core.execution.kubeflow import KubeflowJobState
+
+JOB = {"metadata": {"name": "job"}, "status": {"jobsStatus": [{"name": "node", "active": 1}]}}
+
+
+def ended_pod(policy: str) -> Pod:
+    """Return a pod whose task has failed for good, as far as that pod can tell."""
+    ended: dict[str, Any] = {
+        "exitCode": 2,
+        "reason": "Error",
+        "message": "nemo_run: exit_code=2 attempts=1 lines=0\n",
+        "finishedAt": "2026-01-01T00:00:01Z",
+    }
+    return Pod.from_json(
+        {
+            "metadata": {"name": "job-node-0-0-abcde"},
+            "spec": {"restartPolicy": policy},
+            "status": {
+                "phase": "Running" if policy == "OnFailure" else "Failed",
+                "containerStatuses": [{"name": "node", "state": {"terminated": ended}}],
+            },
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "on_volume", "state"),
+    [
+        pytest.param("OnFailure", False, KubeflowJobState.FAILED, id="the same pod knows"),
+        pytest.param("OnFailure", True, KubeflowJobState.FAILED, id="the same pod knows, too"),
+        pytest.param("Never", True, KubeflowJobState.FAILED, id="the volume tells the next pod"),
+        pytest.param("Never", False, KubeflowJobState.RUNNING, id="the next pod knows nothing"),
+    ],
+)
+def test_a_job_has_failed_before_kubeflow_says_so_if_the_task_cannot_run_again(
+    policy: str, on_volume: bool, state: KubeflowJobState
+) -> None:
+    found = seen(JOB, [ended_pod(policy)], 1, on_volume=on_volume)
+    assert found.state is state
