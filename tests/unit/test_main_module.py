@@ -14,6 +14,8 @@ from tests.integration.launching import launch, only_experiment, write
 
 import nemo_run as run
 
+pytestmark = pytest.mark.slow
+
 LAUNCH = (
     "    with run.Experiment('mine', clean_mode=True, check=True) as exp:\n"
     "        exp.add(run.Partial(f), name='a')\n"

@@ -19,6 +19,7 @@ from nemo_run._clients._slurm_answers import (
     parse_squeue,
 )
 from nemo_run._clients.slurm import Report
+from nemo_run._records import JobPart
 from nemo_run.run.torchx_backend.schedulers._slurm_status import (
     EXPLANATIONS,
     SLURM_STATES,
@@ -196,6 +197,40 @@ class TestStates:
             "1 of 2 did not succeed: 5_1 FAILED with exit code 2"
         )
 
+    def test_elements_have_states_of_their_own_also_while_they_wait_in_one_row(self) -> None:
+        status = status_of(
+            Row(id="12_0", state="COMPLETED", exit_code=0, nodes="node1"),
+            Row(id="12_1", state="FAILED", exit_code=3, nodes="node2"),
+            Row(id="12_2", state="RUNNING", exit_code=0, nodes="node3"),
+            Row(id="12_[3,5-6%2]", state="PENDING", exit_code=0),
+        )
+        assert status.parts == (
+            JobPart(0, "SUCCEEDED", 0, "node1"),
+            JobPart(1, "FAILED", 3, "node2"),
+            JobPart(2, "RUNNING", None, "node3"),
+            *(JobPart(number, "PENDING") for number in (3, 5, 6)),
+        )
+
+    def test_components_have_states_of_their_own(self) -> None:
+        rows = [Row(id="12+0", state="COMPLETED", exit_code=0), Row(id="12+1", state="RUNNING")]
+        assert [part[:2] for part in status_of(*rows).parts] == [(0, "SUCCEEDED"), (1, "RUNNING")]
+
+    def test_a_plain_job_has_no_parts(self) -> None:
+        assert status_of(Row(id="12", state="RUNNING")).parts == ()
+
+    def test_of_elements_that_slurm_does_not_name_nothing_is_said(self) -> None:
+        assert status_of(Row(id="12_[0-9,12,...]", state="PENDING")).parts == ()
+
+    def test_elements_that_slurm_has_forgotten_are_told_by_what_their_scripts_left(self) -> None:
+        left = [
+            Exit(element=f"_{n}", code=n, restarts=0, asked=False, started_at=1, ended_at=2)
+            for n in range(2)
+        ]
+        assert status_of(exits=left).parts == (
+            JobPart(0, "SUCCEEDED", 0),
+            JobPart(1, "FAILED", 1),
+        )
+
     def test_a_heterogeneous_job_fails_if_any_part_does(self) -> None:
         rows = [Row(id="5+0", state="COMPLETED", exit_code=0), Row(id="5+1", state="NODE_FAIL")]
         assert status_of(*rows).state is AppState.FAILED
@@ -212,6 +247,11 @@ class TestStates:
         assert (status.state, status.exit_code) == (AppState.FAILED, 6)
         assert "5_1 FAILED with exit code 6" in status.message
         assert status_of(good, live, exits=[left]).state is AppState.RUNNING
+
+    def test_restarts_are_counted_by_what_the_script_left_where_accounting_does_not(self) -> None:
+        left = Exit(element="", code=0, restarts=2, asked=False, started_at=1, ended_at=2)
+        status = status_of(Row(id="1", state="COMPLETED", exit_code=0), exits=[left])
+        assert status.restarts == 2
 
     def test_a_file_says_nothing_new_of_a_job_whose_parts_have_all_ended(self) -> None:
         left = Exit(element="", code=0, restarts=0, asked=False, started_at=1, ended_at=2)

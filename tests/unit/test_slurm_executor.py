@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torchx.specs import AppDef, Role
 
 import nemo_run as run
 from nemo_run.core.execution.slurm import SlurmExecutor, get_packaging_job_key
+from nemo_run.exceptions import ConfigError
+from nemo_run.run.torchx_backend.schedulers.slurm import create_scheduler
 
 
 def executor(**settings: Any) -> SlurmExecutor:
@@ -53,6 +56,26 @@ class TestPlaces:
         again.assign("title_2", str(tmp_path), "job", "job")
         assert again.remote_dir == "/base/title/title_2/job"
 
+    @pytest.mark.parametrize("job_dir", ["~/jobs", "jobs", ""])
+    def test_a_place_that_only_the_cluster_could_name_is_refused(
+        self, tmp_path: Path, job_dir: str
+    ) -> None:
+        mine = executor(tunnel=run.SSHTunnel(host="h", user="u", job_dir=job_dir))
+        mine.assign("title_1", str(tmp_path), "job", "job")
+        app = AppDef("job", roles=[Role("job", image="", entrypoint="true")])
+        with pytest.raises(ConfigError, match=f"{job_dir}.*whole path"):
+            create_scheduler("test").submit_dryrun(app, mine)
+
+    def test_a_place_on_this_machine_is_named_from_here(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("HOME", "/home/me")
+        for job_dir, base in (("jobs", f"{tmp_path}/jobs"), ("~/jobs", "/home/me/jobs")):
+            mine = executor(tunnel=run.LocalTunnel(job_dir=job_dir))
+            mine.assign("title_1", str(tmp_path), "job", "job")
+            assert mine.remote_dir == f"{base}/title/title_1/job"
+
     def test_from_a_login_node_a_job_lives_in_its_experiment(self, nemorun_home: Path) -> None:
         directory = nemorun_home / "experiments" / "title" / "title_1"
         mine = executor()
@@ -94,8 +117,8 @@ class TestByHand:
         from nemo_run.core.execution._slurm_interactive import salloc, srun
 
         mine = executor(partition="p q", job_name_prefix="me-", container_image="i m")
-        assert srun(mine, "nvidia-smi -L", "job", ["--pty"], {"A": "x y"}, {"time": "1:00"}) == (
-            "A='x y' srun --account=a '--partition=p q' --job-name=me-job --time=1:00 --nodes=1 "
+        assert srun(mine, "nvidia-smi -L", "job", ["--pty"], ["A"], {"time": "1:00"}) == (
+            "srun --account=a '--partition=p q' --job-name=me-job --time=1:00 --nodes=1 "
             "--ntasks-per-node=1 '--container-image=i m' --container-env=A --pty nvidia-smi -L"
         )
         assert salloc(mine, "job").startswith("salloc --account=a '--partition=p q'")

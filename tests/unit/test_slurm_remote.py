@@ -1,4 +1,4 @@
-"""What runs on a login node, run here: whether a submission is still under way."""
+"""What runs on a login node, run here."""
 
 from __future__ import annotations
 
@@ -32,14 +32,18 @@ def submitter(state_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def asked(state_dir: Path) -> str:
     """Return what becomes of a submission that the queue does not know."""
-    programs = state_dir.parent / "bin"
-    programs.mkdir()
-    for name in ("squeue", "sacct"):
-        (programs / name).write_text("#!/bin/sh\n")
-        (programs / name).chmod(0o755)
-    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
-    command = ["sh", "-c", remote.ask(str(state_dir), 1)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    return here(state_dir.parent / "bin", remote.ask(str(state_dir), 1), squeue="", sacct="")
+
+
+def here(directory: Path, command: str, **programs: str) -> str:
+    """Run a command where Slurm's programs are these shell scripts; return what it says."""
+    directory.mkdir()
+    for name, text in programs.items():
+        (directory / name).write_text(f"#!/bin/sh\n{text}\n")
+        (directory / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{directory}:{os.environ['PATH']}"}
+    argv = ["sh", "-c", command]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60)
     return done.stdout
 
 
@@ -70,9 +74,72 @@ def test_another_process_with_the_same_number_is_another(state_dir: Path) -> Non
     assert f"{remote.MARK} never" in asked(state_dir)
 
 
+def test_a_job_that_slurm_has_forgotten_is_found_by_the_number_it_left(state_dir: Path) -> None:
+    begun_by(state_dir, os.getpid(), socket.gethostname())
+    (state_dir / remote.STARTED).write_text("17\n")
+    assert asked(state_dir) == f"{remote.MARK} done 0\n{remote.MARK} out 17\n"
+
+
+def test_an_array_is_found_in_the_accounting_of_a_release_without_submit_lines(
+    state_dir: Path,
+) -> None:
+    begun_by(state_dir, os.getpid(), socket.gethostname())
+    sacct = f'case "$*" in *SubmitLine*) exit 1 ;; esac; echo "17_3|{state_dir.name}"'
+    command = remote.ask(str(state_dir), 1)
+    said = here(state_dir.parent / "bin", command, squeue="", sacct=sacct)
+    assert said == f"{remote.MARK} done 0\n{remote.MARK} out 17\n"
+
+
 @pytest.mark.parametrize(("minutes", "verdict"), [(1, "unknown"), (11, "never")])
 def test_another_login_node_gets_its_time(state_dir: Path, minutes: int, verdict: str) -> None:
     begun_by(state_dir, 1, "another-login-node")
     then = time.time() - 60 * minutes
     os.utime(state_dir / "submitting", (then, then))
     assert f"{remote.MARK} {verdict}" in asked(state_dir)
+
+
+def test_a_job_that_has_not_started_is_not_asked_to_end_before_it_is_cancelled(
+    tmp_path: Path,
+) -> None:
+    command = remote.cancel("7", str(tmp_path), kill=False, array=False)
+    said = here(tmp_path / "bin", command, squeue="", scancel='echo "$@"')
+    assert said == "7\n"
+
+
+def test_one_whose_tasks_run_is(tmp_path: Path) -> None:
+    (tmp_path / "written").touch()
+    command = remote.cancel("7", str(tmp_path), kill=False, array=False)
+    said = here(tmp_path / "bin", command, squeue="echo 7.batch; echo 7.0", scancel='echo "$@"')
+    assert said == "--signal=TERM 7\n7\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "searched"),
+    [
+        ("Batch job submission failed: Invalid partition name specified", False),
+        ("Batch job submission failed: Socket timed out on send/recv operation", True),
+        ("Killed", True),
+    ],
+)
+def test_a_job_is_searched_for_unless_the_controller_has_refused_it(
+    tmp_path: Path, said: str, searched: bool
+) -> None:
+    state_dir = tmp_path / "job" / ".nemo_run" / "nr-0123456789"
+    state_dir.mkdir(parents=True)
+    (state_dir / "ready").touch()
+    (state_dir / "submit.sh").write_text("exec sbatch script.sh\n")
+    programs = {"sbatch": f"echo 'sbatch: error: {said}' >&2; exit 1", "sacct": ""}
+    programs |= {"squeue": f'echo "17 |{state_dir}/script.sh"', "tar": ""}
+    answer = here(tmp_path / "bin", remote.submit([(str(state_dir), "")]), **programs)
+    assert (f"{remote.MARK} done 0\n{remote.MARK} out 17\n" in answer) is searched
+    assert (f"{remote.MARK} done 1\n" in answer) is not searched
+    assert f"{remote.MARK} err sbatch: error: {said}\n" in answer
+
+
+def test_of_a_job_without_files_of_ours_none_are_looked_for(tmp_path: Path) -> None:
+    own = tmp_path / "nr-0123456789"
+    forget = remote.forget_environment(["", str(own)])
+    assert here(tmp_path / "bin", forget, rm='echo "$@"') == f"-f {own}/env*\n"
+    look = remote.history(["1", "2"], ["", str(own)])
+    assert "''/" not in look
+    assert f"{remote.MARK} exit 1 " in look

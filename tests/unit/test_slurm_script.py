@@ -20,7 +20,7 @@ from nemo_run.core.execution.slurm import (
     SlurmJobDetails,
     _as_sbatch_flag,
 )
-from nemo_run.exceptions import ConfigError
+from nemo_run.exceptions import ConfigError, UnsupportedError
 
 
 def request(
@@ -75,6 +75,16 @@ class TestDirectives:
         found = directives(request(additional_parameters=extra))
         assert {"--time=01:00:00", "--nice=5", "--hold"} <= set(found)
         assert not any("wckey" in line for line in found)
+
+    def test_names_of_further_options_may_be_those_of_the_command_line(self) -> None:
+        extra = {"no-requeue": True, "ntasks-per-node": 3}
+        asked = request(additional_parameters=extra)
+        assert not asked.may_come_back
+        assert [d for d in directives(asked) if "ntasks" in d] == ["--ntasks-per-node=3"]
+
+    def test_jobs_are_not_sent_to_a_cluster_where_they_are_not_looked_for(self) -> None:
+        with pytest.raises(UnsupportedError, match="login node"):
+            request(additional_parameters={"clusters": "other"}).materialize()
 
     def test_a_prefix_of_the_users_own_names_the_job(self) -> None:
         assert "--job-name=mine-job" in directives(request(job_name_prefix="mine-"))
@@ -144,6 +154,7 @@ class TestHeterogeneous:
         assert text.count("#SBATCH hetjob") == 1
         assert text.count("--het-group=0") == 2
         assert text.count("--het-group=1") == 1
+        assert text.count("export SLURM_OVERLAP=1") == 2
 
     @pytest.mark.parametrize(
         ("settings", "said"),
@@ -203,6 +214,13 @@ class TestContainers:
         ).materialize()
         assert start in text
         assert "--container-image" not in text
+
+    @pytest.mark.parametrize("runtime", ["podman", "docker"])
+    def test_a_container_gets_the_variables_that_it_is_to_take_over(self, runtime: Any) -> None:
+        asked = request(container_image="x", container_runtime=runtime, container_env=["MINE"])
+        text = asked.materialize()
+        for name in ("MINE", "HEAD_NODE_ADDR", "SLURM_NNODES"):
+            assert f"--env {name} " in text
 
     def test_a_runtime_that_is_not_known_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="lxc"):
@@ -284,12 +302,51 @@ class TestRunning:
         noted = (Path(asked.state_dir) / "exit").read_text().split()
         assert noted[:3] == [str(code), "0", "0"]
 
+    @pytest.mark.parametrize(
+        ("array", "number"), [({}, "17"), ({"SLURM_ARRAY_JOB_ID": "12"}, "12")]
+    )
+    def test_a_job_leaves_its_number_before_its_tasks_run(
+        self, here: Any, tmp_path: Path, array: dict[str, str], number: str
+    ) -> None:
+        started = tmp_path / "job" / ".nemo_run" / "nr-1" / "started"
+        asked = request(["cp", str(started), f"{tmp_path}/seen"])
+        assert here(asked, **array).returncode == 0
+        assert (tmp_path / "seen").read_text() == f"{number}\n"
+
+    def test_a_job_on_one_node_asks_slurm_nothing(self, here: Any, tmp_path: Path) -> None:
+        scontrol = tmp_path / "bin" / "scontrol"
+        scontrol.write_text(f'#!/bin/bash\necho "$@" >>{tmp_path}/scontrol\n')
+        asked = request(["sh", "-c", 'echo "$head_node $HEAD_NODE_ADDR" >"$0"', f"{tmp_path}/said"])
+        assert here(asked, SLURMD_NODENAME="node7").returncode == 0
+        name, address = (tmp_path / "said").read_text().split()
+        assert name == "node7"
+        assert address and ":" not in address
+        assert not (tmp_path / "scontrol").exists()
+
+    def test_one_on_several_nodes_is_told_where_slurm_finds_the_first(
+        self, here: Any, tmp_path: Path
+    ) -> None:
+        scontrol = tmp_path / "bin" / "scontrol"
+        scontrol.write_text(
+            "#!/bin/bash\necho '   NodeAddr=10.1.2.3 NodeHostName=node7 Version=1'\n"
+        )
+        asked = request(["sh", "-c", 'echo "$HEAD_NODE_ADDR" >"$0"', f"{tmp_path}/said"])
+        done = here(asked, SLURMD_NODENAME="node7", SLURM_JOB_NUM_NODES="2")
+        assert done.returncode == 0
+        assert (tmp_path / "said").read_text() == "10.1.2.3\n"
+
+    def test_a_job_without_variables_has_no_file_for_them(self) -> None:
+        assert request(["true"]).environment_files() == {}
+
     def test_a_failed_job_is_queued_again_while_there_are_tries(
         self, here: Any, tmp_path: Path
     ) -> None:
         asked = request(["false"], retries=2)
         for restart in ("0", "1", "2"):
-            assert here(asked, SLURM_RESTART_COUNT=restart).returncode == 1
+            done = here(asked, SLURM_RESTART_COUNT=restart)
+            assert done.returncode == 1
+            told = [] if restart == "0" else [f"nemo_run: restart {restart}"]
+            assert done.stdout.splitlines() == [*told, "nemo_run: exit code 1"]
         assert (tmp_path / "scontrol").read_text() == "requeue 17\n" * 2
         assert (Path(asked.state_dir) / "exit").read_text().split()[:2] == ["1", "2"]
 
@@ -370,6 +427,30 @@ class TestRunning:
         (log,) = Path(asked.remote_dir).glob("log-*")
         assert log.read_text() == "some-more\n"
 
+    @pytest.mark.parametrize("option", ["-e", "-u", "-euo pipefail"])
+    def test_strictness_that_setup_lines_turn_on_does_not_keep_a_job_from_its_retries(
+        self, here: Any, tmp_path: Path, option: str
+    ) -> None:
+        asked = request(["sh", "-c", "exit 3"], setup_lines=f"set {option}", retries=1)
+        assert here(asked).returncode == 3
+        assert (tmp_path / "scontrol").read_text() == "requeue 17\n"
+
+    @pytest.mark.parametrize("option", ["-x", "-v", "-vx"])
+    def test_tracing_that_setup_lines_turn_on_shows_no_values(self, here: Any, option: str) -> None:
+        executor = SlurmExecutor(
+            account="a", wait_time_for_group_job=0, setup_lines=f"set {option}", retries=1
+        )
+        show = ["sh", "-c", 'echo "${#COMMON}-${#OWN}"; exit 1']
+        asked = request(show, show, executor=SlurmExecutor.merge([executor], 2))
+        asked.extra_env = {"COMMON": "s3cret-one"}
+        asked.task_env = [{"OWN": "s3cret-two"}, {"OWN": "s3cret-3"}]
+        for restart in ("0", "1"):
+            done = here(asked, NEMO_RUN_KEY="k3y", SLURM_RESTART_COUNT=restart)
+            assert not [word for word in ("s3cret", "k3y") if word in done.stdout + done.stderr]
+            assert ("+ nemo_run_end 1\n" in done.stderr) is ("x" in option)
+            logs = sorted(Path(asked.remote_dir).glob(f"log-*_{restart}.out"))
+            assert [log.read_text() for log in logs] == ["10-10\n", "10-8\n"]
+
     @given(argv=st.lists(st.text(st.characters(blacklist_characters="\0")), min_size=1))
     def test_any_command_makes_a_script_that_bash_can_read(self, argv: list[str]) -> None:
         text = request(["echo", *argv]).materialize()
@@ -378,12 +459,12 @@ class TestRunning:
         )
         assert done.returncode == 0, done.stderr
 
-    def test_nothing_in_a_script_is_traced_or_exported_from_us(self) -> None:
+    def test_nothing_in_a_script_is_traced_or_exported_from_us(self, here: Any) -> None:
         asked = request()
         asked.extra_env = {"API_KEY": "hush"}
         assert "hush" not in asked.materialize()
         assert "hush" not in repr(asked)
-        assert "set -x" not in asked.materialize()
+        assert here(asked).stderr == ""
 
 
 class TestFaultTolerance:

@@ -33,6 +33,19 @@ def test_questions_that_come_together_are_answered_together() -> None:
     assert sum(calls) == 20
 
 
+def test_whoever_asks_while_others_gather_is_answered_with_them() -> None:
+    calls: list[Sequence[int]] = []
+
+    def answer(questions: Sequence[int]) -> list[int | Exception]:
+        calls.append(sorted(questions))
+        return list(questions)
+
+    together: Together[int, int] = Together(answer, gather_s=0.25)
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(together.ask, [1, 2])) == [1, 2]
+    assert calls == [[1, 2]]
+
+
 def test_an_error_that_is_one_answer_concerns_nobody_else() -> None:
     together: Together[int, int] = Together(
         lambda questions: [LookupError(q) if q == 1 else q for q in questions]

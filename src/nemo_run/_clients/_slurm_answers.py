@@ -30,6 +30,9 @@ ENDED = frozenset(
 )
 """The words for a job that is over."""
 
+NOT_FOR_GOOD = frozenset({"BOOT_FAIL", "LAUNCH_FAILED", "NODE_FAIL", "PREEMPTED"})
+"""Those of them after which Slurm starts a job again, unless it was told not to."""
+
 _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 _ELEMENT = re.compile(r"^(\d+)(?:_(\d+|\[.*\])|\+(\d+))?$")
 

@@ -14,10 +14,20 @@ from nemo_run._clients._slurm_answers import SACCT_FIELDS, SQUEUE_FIELDS
 KEY = "NEMO_RUN_KEY"
 """Variable that takes a key to a job: the script seals with it what Slurm is not to know."""
 
+STARTED = "started"
+"""File in which a job's script writes the job's number as soon as it runs."""
+
 MARK = "@nemo_run"
 """Starts every line that is ours: login scripts may print, too."""
 
 BAD_STREAM = 65
+
+TRANSIENT = (
+    "timed out|Unable to contact slurm controller|Communication connection failure|"
+    "Zero Bytes were transmitted|temporarily unable|Resource temporarily unavailable|"
+    "Connection refused|Unexpected message received"
+)
+"""What Slurm's commands say when the controller did not answer: a pattern for Python and grep."""
 
 _LOOKS = 25
 """How often to look, five times a second, whether tasks that were asked to end have ended."""
@@ -25,27 +35,46 @@ _LOOKS = 25
 _STALE_MINUTES = 10
 """When a submission from another login node, of which no more was heard, counts as given up."""
 
-# Ask for a job by the directory of its submission, which is part of the path of its script.
-_FIND = r"""
-find_job() {
+# Print a file, each line marked as ours.
+_SAY = rf"""
+say() {{
+    while IFS= read -r line || [ -n "$line" ]; do
+        printf '{MARK} %s %s\n' "$1" "$line"
+    done <"$2"
+}}
+"""
+
+# Find a job by the directory of its submission: by what its script has written there when it
+# started, or by Slurm, since the directory is part of the path of the script. Who knows nothing of
+# submit lines may know of comments.
+_FIND = rf"""
+find_job() {{
+    found=$(cat "$1/{STARTED}" 2>/dev/null)
+    [ -z "$found" ] || return 0
     squeue -h -t all -u "$(id -un)" -O 'JobArrayID:80|,Command:4000' 2>"$1/find" >"$1/queue"
     answered=$?
     found=$(grep -F "$1/" "$1/queue" | sed -n '1s/[_+|].*//p' | tr -d ' ')
-    if [ -z "$found" ]; then
-        found=$(sacct -n -P -X -S now-8days -o JobIDRaw,Comment,SubmitLine 2>/dev/null \
-            | grep -F -e "${1##*/}" | sed -n '1s/|.*//p')
-    fi
+    for more in ,SubmitLine ''; do
+        [ -z "$found" ] || break
+        found=$(sacct -n -P -X -S now-8days -o "JobID,Comment$more" 2>/dev/null \
+            | grep -F -e "${{1##*/}}" | sed -n '1s/[_+|].*//p')
+    done
     rm -f "$1/queue"
     [ -n "$found" ] || return $answered
-}
+}}
 """
 
 # sbatch may take the job and fail to say so; then the job is found by its directory.
 _SUBMIT = (
     _FIND
+    + _SAY
     + rf"""
 trap '' HUP PIPE
 host=$(hostname)
+# Whether the controller itself has said no.
+refused() {{
+    grep -q 'submission failed: ' "$1" && ! grep -q -i -E '{TRANSIENT}' "$1"
+}}
 key=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')
 submit() {{
     if [ ! -e "$1/ready" ]; then
@@ -67,18 +96,20 @@ submit() {{
         code=$?
     fi
     if [ $code -eq 0 ]; then
-        (cd "$1/../.." && {KEY}=$key sh "$1/submit.sh") >"$1/out" 2>"$1/err" </dev/null
+        (
+            cd "$1/../.." && export {KEY}="$key" && . "$1/submit.sh"
+        ) >"$1/out" 2>"$1/err" </dev/null
         code=$?
     fi
     found=
-    if [ $code -ne 0 ]; then
+    if [ $code -ne 0 ] && ! refused "$1/err"; then
         sleep 1
         find_job "$1" && [ -n "$found" ] && echo "$found" >"$1/out" && code=0
     fi
     echo $code >"$1/.code" && mv "$1/.code" "$1/code"
     echo "{MARK} done $code"
-    sed 's/^/{MARK} out /' "$1/out"
-    sed 's/^/{MARK} err /' "$1/err"
+    say out "$1/out"
+    say err "$1/err"
 }}
 """
 )
@@ -161,13 +192,17 @@ def queue(ids: Collection[str]) -> str:
 
 
 def history(ids: Collection[str], state_dirs: Sequence[str]) -> str:
-    """Ask accounting for jobs, and look for what their scripts left behind."""
+    """Ask accounting for jobs, and look for what their scripts left behind.
+
+    Jobs of other programs have an empty state directory, where nothing of ours is.
+    """
     argv = ["sacct", "-n", "-P", "-X", "-j", ",".join(ids), "-o", SACCT_FIELDS]
     files = [
         f"for f in {_shell.render([path])}/exit* {_shell.render([path])}/cancelled; do "
         '[ ! -e "$f" ] '
         f'|| echo "{MARK} exit {number} ${{f##*/}} $(cat "$f")"; done'
         for number, path in enumerate(state_dirs)
+        if path
     ]
     # Ours first, so that an accounting without an end of line does no harm.
     return "\n".join([*files, f"SLURM_TIME_FORMAT=%s {_shell.render(argv)} 2>/dev/null", ":"])
@@ -183,13 +218,15 @@ def cancel(job_id: str, state_dir: str, *, kill: bool, array: bool) -> str:
     note = f"[ ! -d {directory} ] || : >{directory}/cancelled"
     queue = _shell.render(["squeue", "--steps", "-h", "-j", job_id, "-o", "%i"])
     steps = f"{queue} 2>/dev/null | grep -v '[a-z]'"
+    ask = _shell.render(["scancel", "--signal=TERM", job_id])
     first = []
     if kill:
         first = [f"scancel --signal=KILL $({steps}) 2>/dev/null"]
     elif not array:  # whose next elements would start when the first have ended
         first = [
             f'ran="$({steps})"',
-            f"{_shell.render(['scancel', '--signal=TERM', job_id])} 2>/dev/null",
+            # Of a job that has not started Slurm says "try again", which scancel does for a minute.
+            f'[ -z "$ran" ] || {ask} 2>/dev/null',
             f'n=0; while [ -n "$ran" ] && [ $n -lt {_LOOKS} ] && [ ! -e {directory}/written ]; do '
             f'sleep 0.2; n=$((n + 1)); [ -d {directory} ] || ran="$({steps})"; done',
         ]
@@ -198,7 +235,7 @@ def cancel(job_id: str, state_dir: str, *, kill: bool, array: bool) -> str:
 
 def forget_environment(state_dirs: Sequence[str]) -> str:
     """Remove the variables of jobs that do not come back."""
-    return "\n".join(f"rm -f {_shell.render([path])}/env*" for path in state_dirs)
+    return "\n".join(f"rm -f {_shell.render([path])}/env*" for path in state_dirs if path)
 
 
 def read_logs(requests: Sequence[LogRequest]) -> str:
@@ -219,7 +256,7 @@ def read_logs(requests: Sequence[LogRequest]) -> str:
 # Base64, since what comes back may be any bytes, and passes through a login shell's terminal.
 _READ = rf"""
 read_log() {{
-    size=$(wc -c <"$2" | tr -d ' ')
+    size=$(($(wc -c <"$2")))
     if [ "$5" -gt 0 ] && [ "$3" -eq 0 ] && [ "$size" -gt "$5" ]; then
         set -- "$1" "$2" $((size - $5)) "$4" "$5"
     fi

@@ -11,17 +11,24 @@ from typing import Generic, TypeVar
 Q = TypeVar("Q")
 A = TypeVar("A")
 
-GATHER_S = 0.005
+GATHER_MAX_S = 0.3
 
 
 class Together(Generic[Q, A]):
     """Collects questions of many threads while an earlier call is under way.
 
     ``answer`` takes all that were collected and returns an answer, or an error to raise, for each.
+    Before the first call others have ``gather_s`` to come, and as long again after each who came.
     """
 
-    def __init__(self, answer: Callable[[Sequence[Q]], Sequence[A | Exception]]) -> None:
+    def __init__(
+        self,
+        answer: Callable[[Sequence[Q]], Sequence[A | Exception]],
+        *,
+        gather_s: float = 0.005,
+    ) -> None:
         self._answer = answer
+        self._gather_s = gather_s
         self._lock = threading.Lock()
         self._waiting: list[tuple[Q, Future[A]]] = []
         self._busy = False
@@ -33,9 +40,16 @@ class Together(Generic[Q, A]):
             self._waiting.append((question, future))
             first, self._busy = not self._busy, True
         if first:
-            time.sleep(GATHER_S)  # let those come that ask at the same time
+            self._gather()
             self._serve()
         return future.result()
+
+    def _gather(self) -> None:
+        """Let those come that ask at about the same time, until no more do."""
+        deadline = time.monotonic() + GATHER_MAX_S
+        before = 0
+        while before < (before := len(self._waiting)) and time.monotonic() < deadline:
+            time.sleep(self._gather_s)
 
     def _serve(self) -> None:
         while batch := self._take():

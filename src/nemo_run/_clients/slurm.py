@@ -19,6 +19,7 @@ from typing import Protocol, TypeVar
 from nemo_run import _shell
 from nemo_run._clients import _slurm_remote as remote
 from nemo_run._clients._slurm_answers import (
+    NOT_FOR_GOOD,
     Exit,
     Row,
     array_elements,
@@ -41,19 +42,16 @@ BACKEND = "slurm_tunnel"
 TIMEOUT_S = 120.0
 SUBMIT_TIMEOUT_S = 600.0
 """Longer, since code is unpacked; a connection that is lost is noticed long before."""
-AHEAD_S = 1.0
+AHEAD_S = 0.2
 """How long an answer that came along with another may be used, once."""
+GATHER_S = 0.03
+"""How long to wait for more jobs to submit with the first; each after it may be as late again."""
 
 CHUNK = 200
 
 T = TypeVar("T")
 
-_TRANSIENT = re.compile(
-    r"timed out|Unable to contact slurm controller|Communication connection failure|"
-    r"Zero Bytes were transmitted|temporarily unable|Resource temporarily unavailable|"
-    r"Connection refused|Unexpected message received",
-    re.IGNORECASE,
-)
+_TRANSIENT = re.compile(remote.TRANSIENT, re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -135,10 +133,11 @@ class Report:
         """Return what of this is true also while the controller cannot be asked.
 
         Accounting lags behind: of a job that is not over it may say what was true before. And a
-        script that Slurm had asked to end may be started again. One part that has ended proves
-        nothing of the others, unless it is known which others there are.
+        job that Slurm itself ended, or a script that it had asked to end, may be started again.
+        One part that has ended proves nothing of the others, unless it is known which others there
+        are.
         """
-        ended = [row for row in self.rows if row.has_ended]
+        ended = [row for row in self.rows if row.has_ended and row.state not in NOT_FOR_GOOD]
         return replace(
             self,
             rows=ended if by_element or len(ended) == len(self.rows) else [],
@@ -160,6 +159,17 @@ class _Watched:
             return self.elements <= report.elements or any("..." in row.id for row in report.rows)
         return bool(report.rows or report.exits)
 
+    def completed(self, job_id: str, report: Report) -> Report:
+        """Return what is known of a job that we cancelled and the controller has forgotten.
+
+        What had not started by then has left nothing behind.
+        """
+        if not report.cancelled or self.is_told_by(report):
+            return report
+        untold = sorted(self.elements - report.elements) if self.elements else [""]
+        rows = [Row(id=f"{job_id}{element}", state="CANCELLED") for element in untold]
+        return replace(report, rows=[*report.rows, *rows])
+
 
 @dataclass(frozen=True, kw_only=True)
 class LogPart:
@@ -176,7 +186,7 @@ class Slurm:
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        self._submitting = Together(self._submit_all)
+        self._submitting = Together(self._submit_all, gather_s=GATHER_S)
         self._asking = Together(self._ask_all)
         self._reading = Together(self._read_all)
         self._forgetting = Together(self._forget_all)
@@ -231,11 +241,13 @@ class Slurm:
             BackendUnavailableError: Slurm cannot say now.
         """
         watched = self.watch(job_id, state_dir, array)
+        return self._came_along(job_id) or self._asking.ask((job_id, watched))
+
+    def _came_along(self, job_id: str) -> Report | None:
+        """Return what was said a moment ago, when another job was asked about."""
         with self._lock:
             at, report = self._ahead.pop(job_id, (0.0, Report()))
-        if time.monotonic() - at < AHEAD_S and report.rows:
-            return report
-        return self._asking.ask((job_id, watched))
+        return report if time.monotonic() - at < AHEAD_S and report.rows else None
 
     def cancel(
         self, job_id: str, state_dir: str, *, kill: bool = False, array: bool = False
@@ -315,7 +327,13 @@ class Slurm:
         return _refused(said)
 
     def _ask_all(self, batch: Sequence[tuple[str, _Watched]]) -> list[Report | Exception]:
-        asked = dict(batch)
+        # What was asked while another question was under way may have been answered with it.
+        known = {job_id: self._came_along(job_id) for job_id, _ in batch}
+        unknown = {job_id: watched for job_id, watched in batch if known[job_id] is None}
+        answers = self._ask_slurm(unknown) if unknown else {}
+        return [known[job_id] or answers[job_id] for job_id, _ in batch]
+
+    def _ask_slurm(self, asked: Mapping[str, _Watched]) -> dict[str, Report | Exception]:
         with self._lock:
             # Somebody else may have seen the end of one meanwhile, and watches it no more.
             wanted = {**self._watched, **asked}
@@ -337,8 +355,8 @@ class Slurm:
                     report = past.proven(by_element=bool(watched.elements))
                 else:
                     report = past.after(found.get(job_id, Report()).rows)
-                # Elements that we cancelled before they started leave nothing behind.
-                if watched.is_told_by(report) or (report.cancelled and not down):
+                    report = watched.completed(job_id, report)
+                if watched.is_told_by(report):
                     reports[job_id] = report
         now = time.monotonic()
         with self._lock:
@@ -350,7 +368,9 @@ class Slurm:
             # Whoever wants to know of them asks again.
             for job_id in missing.keys() - reports.keys():
                 self._watched.pop(job_id, None)
-        return [reports.get(job_id) or _no_answer(job_id, down, answer.err) for job_id, _ in batch]
+        return {
+            job_id: reports.get(job_id) or _no_answer(job_id, down, answer.err) for job_id in asked
+        }
 
     def _history(self, wanted: Mapping[str, str]) -> dict[str, Report]:
         """Ask accounting, and the files that scripts leave, about jobs the controller forgot."""
@@ -373,7 +393,7 @@ class Slurm:
                 cancelled=job_id in cancelled,
             )
             for job_id in ids
-            if job_id in rows or job_id in exits
+            if job_id in rows or job_id in exits or job_id in cancelled
         }
 
     def _forget_all(self, batch: Sequence[str]) -> list[bool | Exception]:
@@ -406,7 +426,9 @@ def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 def _all_files(item: Submission) -> list[File]:
     own = [
-        File(path=f"{item.state_dir}/submit.sh", data=_shell.render(item.argv).encode() + b"\n"),
+        File(
+            path=f"{item.state_dir}/submit.sh", data=f"exec {_shell.render(item.argv)}\n".encode()
+        ),
         # The last of a stream that may be cut.
         File(path=f"{item.state_dir}/ready"),
     ]

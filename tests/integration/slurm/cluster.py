@@ -154,6 +154,11 @@ class SlurmCluster:
         )
         return done.stdout
 
+    def told(self, job_id: str) -> str:
+        """Return all that the cluster says of a job and of itself, for messages."""
+        job = self.run("scontrol", "show", "job", "-d", job_id.partition("@")[0])
+        return f"\n{job}\n{self.run('sinfo', '-N', '-l')}\n{self.run('squeue', '-a')}"
+
     def start_controller(self) -> None:
         self._daemons.start("slurmctld", ["slurmctld", "-D", "-i", "-f", self.slurm_conf])
         self._wait_for("slurmctld", self.settings.controller_port)
@@ -176,6 +181,17 @@ class SlurmCluster:
     def kill_node(self, node: str) -> None:
         """Have a node fall silent, and its jobs go on unattended."""
         self._daemons.stop(f"slurmd.{node}", kill=True)
+
+    @contextmanager
+    def without_node(self, node: str) -> Iterator[None]:
+        """Have a node fall silent, and the controller know that it is lost."""
+        self.kill_node(node)
+        self.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
+        try:
+            yield
+        finally:
+            self.start_node(node)
+            self._wait_for_nodes()
 
     def drain(self, node: str) -> None:
         """Have a node take no new jobs."""
@@ -212,6 +228,22 @@ class SlurmCluster:
         finally:
             self.slurm_conf.write_text(text)
             self.run("scontrol", "reconfigure")
+
+    @contextmanager
+    def preempting(self) -> Iterator[None]:
+        """Have a partition whose jobs take nodes away from those of the others."""
+        text = self.slurm_conf.read_text()
+        self.slurm_conf.write_text(text + configuration.PREEMPTION)
+        self._restart_controller()
+        try:
+            yield
+        finally:
+            self.slurm_conf.write_text(text)
+            self._restart_controller()
+
+    def _restart_controller(self) -> None:
+        self.stop_controller()
+        self.start_controller()
 
     def _check_programs(self) -> None:
         needed = [*PROGRAMS]

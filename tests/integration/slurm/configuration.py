@@ -8,6 +8,7 @@ from pathlib import Path
 GPU_TYPE = "h100"
 PARTITION = "main"
 SHORT_PARTITION = "short"
+URGENT_PARTITION = "urgent"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +58,6 @@ def slurm_conf(settings: Settings) -> str:
         f"SlurmdLogFile={base}/log/slurmd.%n.log",
         "ProctrackType=proctrack/linuxproc",
         "TaskPlugin=task/none",
-        "JobAcctGatherType=jobacct_gather/linux",
-        "JobAcctGatherFrequency=1",
         "MpiDefault=none",
         "MailProg=/bin/true",
         "SwitchType=switch/none",
@@ -105,6 +104,12 @@ def slurm_conf(settings: Settings) -> str:
         f"PartitionName={SHORT_PARTITION} Nodes=node1 MaxTime=00:05:00 State=UP",
     ]
     return "\n".join(lines) + "\n"
+
+
+PREEMPTION = (
+    "PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n"
+    f"PartitionName={URGENT_PARTITION} Nodes=ALL PriorityTier=10 State=UP\n"
+)
 
 
 def gres_conf(settings: Settings) -> str:

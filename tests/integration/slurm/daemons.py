@@ -43,15 +43,16 @@ class Daemons:
                 start_new_session=True,
             )
         self._children[name] = child
-        self._pid_file(name).write_text(f"{child.pid}\n")
+        self._pid_file(name).write_text(f"{child.pid} {started_at(child.pid)}\n")
 
     def pid(self, name: str) -> int | None:
         """Return the process id of a program that runs, whoever started it."""
         try:
-            pid = int(self._pid_file(name).read_text())
+            pid, started = map(int, self._pid_file(name).read_text().split())
         except (FileNotFoundError, ValueError):
             return None
-        return pid if is_running(pid) else None
+        # Another process may have the number by now.
+        return pid if is_running(pid) and started_at(pid) == started else None
 
     def stop(self, name: str, *, kill: bool = False, timeout_s: float = 20) -> None:
         """End a program and wait until it is gone; fine if it is."""
@@ -136,11 +137,21 @@ def is_listening(port: int) -> bool:
 
 def is_running(pid: int) -> bool:
     """Tell whether a process exists and is not merely waiting to be reaped."""
+    return (_stat(pid) or ["Z"])[0] != "Z"
+
+
+def started_at(pid: int) -> int:
+    """Return when a process was started, in ticks since this machine was; 0 if it is gone."""
+    return int((_stat(pid) or ["0"] * 20)[19])
+
+
+def _stat(pid: int) -> list[str]:
+    """Return what the system says of a process, from its state on; nothing if it is gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
+        return []
+    return stat.rpartition(")")[2].split()
 
 
 def children(pid: int) -> list[int]:

@@ -26,6 +26,9 @@ class Jobs(SlurmOverSsh):
         """Where jobs live on the cluster."""
         return self._remote
 
+    def engine_says(self, app_id: str) -> str:
+        return self.engine.told(app_id)
+
     def slurm_executor(self, **settings: Any) -> run.SlurmExecutor:
         executor = self.executor(**settings)
         assert isinstance(executor, run.SlurmExecutor)
@@ -45,7 +48,10 @@ class Jobs(SlurmOverSsh):
             status = self.status(app_id)
             return status is not None and status.state is state
 
-        wait_until(arrived, f"{app_id} to be {state.name}", timeout_s)
+        try:
+            wait_until(arrived, f"{app_id} to be {state.name}", timeout_s)
+        except TimeoutError as err:
+            raise TimeoutError(f"{err}{self.engine_says(app_id)}") from None
 
     def says(self, app_id: str, text: str) -> bool:
         """Tell whether the status of a job has ``text`` in its message."""

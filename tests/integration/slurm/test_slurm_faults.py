@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.contract.secrets import command_lines, holds
@@ -19,7 +20,7 @@ from tests.integration.slurm.jobs import Jobs, script, wait_until
 from torchx.specs import AppState, is_terminal
 
 import nemo_run as run
-from nemo_run.core.execution.slurm import STATE_DIR
+from nemo_run.core.execution._slurm_batch import STATE_DIR
 from nemo_run.exceptions import SubmitError
 
 pytestmark = pytest.mark.slow
@@ -129,6 +130,21 @@ class TestConnection:
         assert jobs.scheduler.submitted(planned) == app_id
         assert jobs.wait(app_id).state is AppState.SUCCEEDED
 
+    @pytest.mark.parametrize("settings", [{}, {"array": "0-1"}], ids=["job", "array"])
+    def test_a_job_is_not_submitted_again_when_only_its_files_know_it(
+        self, bare_jobs: Jobs, settings: dict[str, Any]
+    ) -> None:
+        planned = bare_jobs.plan("true", **settings)
+        with bare_jobs.engine.forgetful():
+            app_id = bare_jobs.scheduler.schedule(planned)
+            bare_jobs.wait(app_id)
+            (state_dir,) = bare_jobs.remote.glob(f"*/*/*/{STATE_DIR}/*")
+            for name in ("code", "out", "err"):
+                (state_dir / name).unlink()
+            wait_until(lambda: not bare_jobs.submitted(), "end of Slurm's memory", 180)
+            shutil.rmtree(bare_jobs.root / "nemorun_home" / "jobs")
+            assert bare_jobs.scheduler.submitted(planned) == app_id
+
     def test_what_was_never_submitted_is_not_found(self, jobs: Jobs) -> None:
         planned = jobs.plan("true")
         jobs.schedule("true", name="another")
@@ -188,6 +204,31 @@ class TestDaemons:
         jobs.cancel(app_id)
         assert jobs.squeue(app_id, "%T") == "CANCELLED"
 
+    def test_a_job_that_was_cancelled_before_it_started_is_so_also_when_slurm_forgot_it(
+        self, bare_jobs: Jobs
+    ) -> None:
+        with bare_jobs.engine.forgetful():
+            app_id = bare_jobs.schedule("true", additional_parameters={"hold": True})
+            (state_dir,) = bare_jobs.remote.glob(f"*/*/*/{STATE_DIR}/*")
+            # As by a launcher that was killed before it saw the end.
+            (state_dir / "cancelled").touch()
+            bare_jobs.engine.run("scancel", app_id)
+            wait_until(lambda: not bare_jobs.submitted(), "end of Slurm's memory", 180)
+            assert bare_jobs.wait(app_id).state is AppState.CANCELLED
+            bare_jobs.cancel(app_id)
+
+    def test_restarts_that_were_seen_are_not_forgotten_with_the_job(self, jobs: Jobs) -> None:
+        app_id = jobs.schedule("sleep 300")
+        jobs.wait_for(app_id, AppState.RUNNING)
+        jobs.engine.run("scontrol", "requeue", app_id)
+        wait_until(lambda: jobs.scheduler.describe(app_id).num_restarts == 1, "restart", 90)
+        with jobs.engine.forgetful():
+            jobs.engine.run("scancel", app_id)
+            wait_until(lambda: not jobs.submitted(), "end of Slurm's memory", 180)
+            # That it was cancelled only accounting knows, perhaps later than that it has ended.
+            assert jobs.wait(app_id).state in (AppState.CANCELLED, AppState.FAILED)
+        assert jobs.scheduler.describe(app_id).num_restarts == 1
+
     def test_the_last_words_of_cancelled_jobs_are_not_lost(self, jobs: Jobs) -> None:
         # Slurm asks all processes, the sleeping one perhaps first, and the shell is to outlive it.
         wait = "while :; do sleep 60 & wait; done"
@@ -223,6 +264,7 @@ class TestSecrets:
     ) -> None:
         seen: list[str] = []
         over = threading.Event()
+        go = tmp_path / "go"
 
         def sample() -> None:
             while not over.wait(0.05):
@@ -232,13 +274,16 @@ class TestSecrets:
         sampling.start()
         try:
             planned = jobs.plan(
-                "echo ${#API_TOKEN}; sleep 1; exit 1",
+                f"echo ${{#API_TOKEN}}; while [ ! -e '{go}' ]; do sleep 0.1; done; exit 1",
                 env_vars={"API_TOKEN": SECRET},
                 additional_parameters={"no_requeue": True},
             )
             app_id = jobs.scheduler.schedule(planned)
             jobs.wait_for_line(app_id, f"{len(SECRET)}\n")
             while_running = files_with(SECRET, jobs.remote, jobs.engine.directory)
+            already = len(seen)
+            wait_until(lambda: len(seen) > already + 5, "a few samples", 120)
+            go.touch()
             jobs.wait(app_id)
         finally:
             over.set()
@@ -247,7 +292,6 @@ class TestSecrets:
         assert files_with(SECRET, tmp_path, jobs.engine.directory) == []
         assert not holds(SECRET, str(planned).encode())
         assert not any(SECRET in processes for processes in seen)
-        assert len(seen) > 5
 
     def test_a_job_that_comes_back_has_its_secret_again_and_no_file_shows_it(
         self, jobs: Jobs
@@ -276,6 +320,27 @@ class TestSecrets:
         assert files_with(SECRET, jobs.remote, jobs.engine.directory) == []
         assert jobs.wait(app_id).state is AppState.SUCCEEDED
         assert jobs.lines(app_id) == [f"{len(SECRET)}\n"] * 4
+
+    def test_a_command_that_is_run_by_hand_shows_no_process_its_secret(
+        self, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # On a machine that has ssh, but not Slurm.
+        for name in ("sh", "bash"):
+            (tmp_path / name).symlink_to(f"/bin/{name}")
+        monkeypatch.setenv("PATH", f"{jobs.engine.sshd.bin}:{tmp_path}")
+        wanted = shlex.quote(f"{tmp_path}/wanted")
+        look = f"printenv API_TOKEN >{wanted}; grep -alF -f {wanted} /proc/[0-9]*/cmdline"
+        executor = jobs.slurm_executor()
+        said = executor.srun(
+            shlex.join(["sh", "-c", f"{look}; echo over"]),
+            env_vars={"API_TOKEN": SECRET},
+            pty=False,
+            hide=True,
+        )
+        assert said.stdout.splitlines() == ["over"]
+        assert (tmp_path / "wanted").read_text() == f"{SECRET}\n"
+        left = [path for path in Path("/tmp").glob("nemo_run-*") if path.is_file()]
+        assert not any(SECRET in path.read_text() for path in left)
 
     def test_variables_that_cannot_be_sealed_are_for_their_owner_only(self, jobs: Jobs) -> None:
         app_id = jobs.schedule(
@@ -311,6 +376,22 @@ class TestEconomy:
         shutil.rmtree(jobs.remote)
         with jobs.engine.sshd.down():
             assert len(jobs.lines(app_id)) == 1000
+
+    def test_trouble_with_keeping_logs_leaves_no_secret_and_the_next_reader_keeps_them(
+        self, jobs: Jobs
+    ) -> None:
+        planned = jobs.plan("echo up; sleep 300", env_vars={"API_TOKEN": SECRET})
+        app_id = jobs.scheduler.schedule(planned)
+        jobs.wait_for_line(app_id, "up\n")
+        in_the_way = Path(planned.executor.job_dir) / f"logs-{app_id}"
+        in_the_way.touch()
+        jobs.cancel(app_id)
+        assert list(jobs.remote.rglob("env*")) == []
+        in_the_way.unlink()
+        assert jobs.lines(app_id) == ["up\n"]
+        shutil.rmtree(jobs.remote)
+        with jobs.engine.sshd.down():
+            assert jobs.lines(app_id) == ["up\n"]
 
 
 def files_with(secret: str, *directories: Path) -> list[Path]:

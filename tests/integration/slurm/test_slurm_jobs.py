@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.slurm.cluster import SlurmCluster
@@ -82,6 +86,25 @@ class TestNodes:
         lines = log_of(exp, job.id)
         assert len([line for line in lines if "sum 10 of 4" in line]) == 4
 
+    def test_a_time_chooses_lines_of_a_rank(self, jobs: Jobs) -> None:
+        go = shlex.quote(str(jobs.scratch / "go"))
+        text = (
+            f"echo early $SLURM_PROCID; until [ -e {go} ]; do sleep 0.1; done; "
+            "echo late $SLURM_PROCID"
+        )
+        app_id = jobs.schedule(text, ntasks_per_node=2, rank_logs=True)
+
+        def lines(**query: Any) -> list[str]:
+            return [line for k in (0, 1) for line in jobs.lines(app_id, k=k, **query)]
+
+        early, late = (["early 0\n", "early 1\n"], ["late 0\n", "late 1\n"])
+        wait_until(lambda: lines(until=datetime.now()) == early, "first lines", 90)
+        between = datetime.now()
+        (jobs.scratch / "go").touch()
+        jobs.wait(app_id)
+        assert lines(until=between) == early
+        assert lines(since=between) == late
+
     def test_the_first_rank_to_fail_is_named_and_shown(self, jobs: Jobs) -> None:
         text = (
             "echo from $SLURM_PROCID; [ $SLURM_PROCID != 3 ] || { echo broken; exit 7; }; sleep 30"
@@ -122,14 +145,20 @@ class TestGroups:
         assert failure.value.exit_code == 4
         assert list(failure.value.tail) == ["bad\n"]
 
-    def test_tasks_run_side_by_side(self, jobs: Jobs) -> None:
+    @pytest.mark.parametrize(
+        "settings",
+        [{}, {"heterogeneous": True, "het_group_indices": [0, 0, 1]}],
+        ids=["group", "het-groups"],
+    )
+    def test_tasks_run_side_by_side(self, jobs: Jobs, settings: dict[str, Any]) -> None:
         def meet(ours: str, theirs: str) -> run.Script:
             one, other = jobs.scratch / ours, jobs.scratch / theirs
             return script(f"touch '{one}'; until [ -e '{other}' ]; do sleep 0.1; done; echo met")
 
-        executor = jobs.slurm_executor(wait_time_for_group_job=0, time_limit_s=60)
-        exp = jobs.run_group([meet("one", "two"), meet("two", "one")], executor, check=True)
-        assert [log_of(exp, f"group-{number}") for number in (0, 1)] == [["met\n"]] * 2
+        executor = jobs.slurm_executor(wait_time_for_group_job=0, time_limit_s=60, **settings)
+        tasks = [meet("one", "two"), meet("two", "three"), meet("three", "one")]
+        exp = jobs.run_group(tasks, executor, check=True)
+        assert [log_of(exp, f"group-{number}") for number in range(3)] == [["met\n"]] * 3
 
     def test_when_one_task_has_ended_the_others_are_ended(self, jobs: Jobs) -> None:
         executor = jobs.slurm_executor(wait_time_for_group_job=0, monitor_group_job_wait_time=1)
@@ -168,6 +197,31 @@ class TestArrays:
         assert (end.state, end.exit_code) == (AppState.FAILED, 1)
         assert f"{app_id}_2" in end.message
         assert jobs.lines(app_id) == [f"element {n}\n" for n in range(3)]
+        status = jobs.scheduler.status_of(app_id)
+        assert status is not None
+        ends = [(part.number, part.state, part.exit_code) for part in status.parts]
+        assert ends == [(0, "SUCCEEDED", 0), (1, "SUCCEEDED", 0), (2, "FAILED", 1)]
+        (told,) = jobs.scheduler.describe(app_id).roles_statuses
+        assert [replica.state.name for replica in told.replicas] == [state for _, state, _ in ends]
+
+    def test_an_experiment_shows_how_each_element_is_doing(self, jobs: Jobs) -> None:
+        with run.Experiment("array", clean_mode=True) as exp:
+            exp.add(
+                run.Script(inline="exit $SLURM_ARRAY_TASK_ID"),
+                executor=jobs.slurm_executor(array="0-2"),
+                name="array",
+            )
+            exp.run()
+        seen = run.Experiment.from_id(exp._id).status(return_dict=True) or {}
+        ends = [(part["number"], part["state"]) for part in seen["array"]["parts"]]
+        assert ends == [(0, "SUCCEEDED"), (1, "FAILED"), (2, "FAILED")]
+        shown = subprocess.run(
+            [sys.executable, "-m", "nemo_run", "experiment", "status", exp._id],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert "array: SUCCEEDED 0, FAILED 1-2\n" in shown.stdout
 
     def test_an_array_that_succeeds_has_succeeded(self, jobs: Jobs) -> None:
         app_id = jobs.schedule("true", array="1-3")
@@ -229,7 +283,9 @@ class TestComingBack:
         jobs.engine.run("scontrol", "requeue", app_id)
         end = jobs.wait(app_id, timeout_s=90)
         assert (end.state, end.restarts) == (AppState.SUCCEEDED, 1)
-        assert jobs.lines(app_id) == [":same\n", "1:same\n"]
+        # A shell may say that what it waited for was terminated.
+        said = [line for line in jobs.lines(app_id) if "same" in line]
+        assert said == [":same\n", "1:same\n"]
 
     def test_a_job_waits_while_no_node_takes_it(self, jobs: Jobs) -> None:
         nodes = jobs.engine.settings.nodes
@@ -295,7 +351,8 @@ class TestSettings:
         assert jobs.lines(app_id) == ["good day\n"]
 
     def test_a_job_without_its_variables_says_so(self, jobs: Jobs) -> None:
-        app_id = jobs.schedule("true", additional_parameters={"hold": True})
+        hold = {"hold": True}
+        app_id = jobs.schedule("true", env={"WORD": "x"}, additional_parameters=hold)
         for file in jobs.remote.rglob("env*"):
             file.unlink()
         jobs.engine.run("scontrol", "release", app_id)

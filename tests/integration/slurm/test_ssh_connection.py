@@ -301,6 +301,29 @@ class TestKeys:
         assert b"let in" in said
         assert b"sesame" not in said
 
+    def test_an_agent_answers_in_place_of_the_user(
+        self, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        address = tmp_path / "agent"
+        with subprocess.Popen(
+            ["ssh-agent", "-D", "-a", str(address)], stdout=subprocess.DEVNULL
+        ) as agent:
+            try:
+                wait_until(address.exists, "the agent")
+                monkeypatch.setenv("SSH_AUTH_SOCK", str(address))
+                for program in (
+                    ["ssh-add", "-q", str(sshd.identity)],
+                    ["ssh-keygen", "-q", "-p", "-N", "open sesame", "-f", str(sshd.identity)],
+                ):
+                    subprocess.run(program, check=True, stdout=subprocess.DEVNULL)
+                assert tunnel_to(sshd).run("echo let in").stdout == "let in\n"
+            finally:
+                agent.kill()
+        # By the agent, and not by the key itself.
+        sshd.drop_connections()
+        with pytest.raises(AuthenticationError):
+            tunnel_to(sshd).run("true")
+
 
 def at_terminal(argv: list[str], answers: dict[bytes, bytes]) -> bytes:
     """Run a program on a terminal of its own, answer what it asks, return all that it showed."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nemo_run.config import RUNDIR_SPECIAL_NAME
-from nemo_run.core.execution._slurm_directives import of_executor
+from nemo_run.core.execution._slurm_directives import further_options, of_executor
 from nemo_run.core.execution.checks import Finding, Verdict
 from nemo_run.exceptions import NemoRunError
 
@@ -28,6 +28,11 @@ _PYXIS = "srun --help 2>&1 | grep -q -- --container-image"
 def diagnose(executor: SlurmExecutor) -> Iterator[Finding]:
     """Yield a finding for each thing that a job needs, up to the first it cannot do without."""
     cluster = _Cluster(executor)
+    try:
+        options = _options(executor)
+    except NemoRunError as err:
+        yield Finding("settings", "failed", str(err))
+        return
     where = executor.tunnel.key.strip("@")
     try:
         executor.tunnel.connect()
@@ -41,7 +46,7 @@ def diagnose(executor: SlurmExecutor) -> Iterator[Finding]:
         yield Finding("slurm", "failed", f"There is no sbatch on {where}.", advice)
         return
     yield Finding("slurm", "ok", version.stdout.strip())
-    yield cluster.would_take_a_job()
+    yield cluster.would_take_a_job(options)
     yield cluster.job_dir()
     if executor.container_image:
         yield cluster.runtime()
@@ -62,9 +67,9 @@ class _Cluster:
     def _shell(self, program: str, *words: str) -> bool:
         return self.run(["sh", "-c", program, "sh", *words]).ok
 
-    def would_take_a_job(self) -> Finding:
+    def would_take_a_job(self, options: Sequence[str]) -> Finding:
         """Let Slurm itself judge account, partition, QOS, limits and sizes; submits nothing."""
-        said = self.run(["sbatch", "--test-only", *_options(self._executor), "--wrap", "true"])
+        said = self.run(["sbatch", "--test-only", *options, "--wrap", "true"])
         lines = [line.removeprefix("sbatch: ") for line in said.stderr.splitlines() if line]
         if said.ok:
             return Finding("job", "ok", lines[-1] if lines else "Slurm would take it.")
@@ -75,6 +80,9 @@ class _Cluster:
         path = self._executor.tunnel._base_dir()
         if not path:
             return Finding("job_dir", "failed", "The tunnel has no job_dir. Give it one.")
+        if not path.startswith("/"):
+            advice = "Give the whole path."
+            return Finding("job_dir", "failed", f"{path} is no absolute path.", advice)
         if self._shell(_CAN_WRITE, path):
             return Finding("job_dir", "ok", path)
         return Finding("job_dir", "failed", f"{path} cannot be written to.")
@@ -108,7 +116,7 @@ class _Cluster:
 def _options(executor: SlurmExecutor) -> list[str]:
     """Return what ``sbatch`` is told, as far as it does not depend on the job."""
     wanted = {**of_executor(executor), "ntasks_per_node": executor.tasks_per_node()}
-    given = {**wanted, **(executor.additional_parameters or {})}
+    given = {**wanted, **further_options(executor)}
     return [
         f"--{key.replace('_', '-')}" + ("" if value is True else f"={value}")
         for key, value in given.items()

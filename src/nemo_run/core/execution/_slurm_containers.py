@@ -29,6 +29,7 @@ _SLURM_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "PYTHONUNBUFFERED",
     "TORCHX_MAX_RETRIES",
+    "HEAD_NODE_ADDR",
 )
 
 
@@ -39,7 +40,7 @@ class Container:
     Attributes:
         job_dir: on the cluster; the task sees it as ``/nemo_run``.
         variables: names of environment variables that the task needs.
-        env: names whose values replace those that the image sets, for Pyxis.
+        env: names whose values replace those that the image sets.
     """
 
     image: str | None
@@ -87,7 +88,7 @@ class Container:
             ]
         volumes = [part for mount in self._mounts() for part in ("--volume", mount)]
         # Names only: the values are in the environment, and not in anybody's process list.
-        names = [*_SLURM_VARIABLES, *self.variables]
+        names = [*_SLURM_VARIABLES, *self.variables, *(self.env or [])]
         env = [part for name in dict.fromkeys(names) for part in ("--env", name)]
         gpus = ["--gpus", "all"] if self.gpus else []
         return [

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nemo_run.exceptions import ConfigError
+from nemo_run.exceptions import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
     from nemo_run.core.execution.slurm import SlurmBatchRequest, SlurmExecutor
@@ -137,6 +137,23 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def further_options(executor: SlurmExecutor) -> dict[str, Any]:
+    """Return the user's own options of ``sbatch``, by names like those of our fields.
+
+    Raises:
+        UnsupportedError: one of them would have jobs that are not found again.
+    """
+    given = executor.additional_parameters or {}
+    options = {key.replace("-", "_"): value for key, value in given.items()}
+    if options.get("clusters"):
+        raise UnsupportedError(
+            f"Jobs cannot be sent on to another cluster with clusters={options['clusters']!r}: "
+            "they are looked for on the one that the tunnel leads to. "
+            "Give each cluster an executor whose tunnel leads to a login node of its own."
+        )
+    return options
+
+
 def directives(request: SlurmBatchRequest) -> list[str]:
     """Return the ``#SBATCH`` lines."""
     blocks = _blocks(request)
@@ -156,7 +173,7 @@ def dependency(executor: SlurmExecutor) -> list[str]:
     if not ids:
         return []
     options = [flag("dependency", ":".join([executor.dependency_type, *ids]))]
-    if "kill_on_invalid_dep" not in (executor.additional_parameters or {}):
+    if "kill_on_invalid_dep" not in further_options(executor):
         # Otherwise a job whose dependency failed would wait for ever.
         options.append("--kill-on-invalid-dep=yes")
     return options
@@ -175,7 +192,7 @@ def _blocks(request: SlurmBatchRequest) -> list[dict[str, Any]]:
         common["error"] = _output(str(request.job_details.stderr), executor)
     extra = {
         key: value
-        for key, value in (executor.additional_parameters or {}).items()
+        for key, value in further_options(executor).items()
         if value is not None and value is not False
     }
     if executor.cpus_per_gpu is not None and executor.gpus_per_task is None:

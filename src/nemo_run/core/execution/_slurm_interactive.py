@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nemo_run import _shell
 
 if TYPE_CHECKING:
     from nemo_run.core.execution.slurm import SlurmExecutor
+    from nemo_run.core.tunnel.client import Tunnel
 
 SRUN_ARGS = [
     "account",
@@ -93,19 +95,32 @@ def srun(
     cmd: str,
     job_name: str,
     flags: Sequence[str] | None,
-    env_vars: Mapping[str, str] | None,
+    env_vars: Collection[str] | None,
     arg_dict: Mapping[str, Any] | None,
 ) -> str:
-    """Return the command line that runs ``cmd``, a command line itself, on nodes of its own."""
+    """Return the command line that runs ``cmd``, a command line itself, on nodes of its own.
+
+    ``env_vars`` are the names of variables that a container is to take over, too.
+    """
     options = _options(executor, job_name, SRUN_ARGS)
     options["container-mounts"] = ",".join(executor.container_mounts) or None
     if env_vars and executor.container_image:
         options["container-env"] = ",".join(env_vars)
     options.update(arg_dict or {})
     words = [_option(key, value) for key, value in options.items() if value not in (None, False)]
-    line = _shell.render(["srun", *words, *(flags or [])])
-    assignments = [_shell.assignment(name, value) for name, value in (env_vars or {}).items()]
-    return " ".join([*assignments, line, cmd])
+    return f"{_shell.render(['srun', *words, *(flags or [])])} {cmd}"
+
+
+def with_variables(tunnel: Tunnel, env_vars: Mapping[str, str], line: str) -> str:
+    """Return a command line that runs ``line`` with variables, whose values nobody else sees.
+
+    They go through a file that is gone before the command runs.
+    """
+    _shell.check_names(env_vars)
+    path = f"/tmp/nemo_run-{secrets.token_hex(16)}"
+    exports = [_shell.export(name, value) for name, value in env_vars.items()]
+    tunnel.write(path, "\n".join([*exports, ""]))
+    return f". {path} && rm -f {path} && {line}"
 
 
 def _options(executor: SlurmExecutor, job_name: str, names: Sequence[str]) -> dict[str, Any]:

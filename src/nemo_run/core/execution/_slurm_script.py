@@ -1,7 +1,8 @@
 """The batch script of a Slurm job: values in, text out.
 
 Nothing in it is secret: environment variables are in files of their own beside it, which only
-the owner can read.
+the owner can read. It runs for each job of many, so it starts few programs: bash tells the time
+and reads files by itself.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nemo_run import _shell
-from nemo_run._clients._slurm_remote import KEY
+from nemo_run._clients._slurm_remote import KEY, STARTED
 from nemo_run.core.execution import _slurm_fault_tolerance
 from nemo_run.core.execution._slurm_containers import Container
 from nemo_run.core.execution._slurm_directives import directives
@@ -27,12 +28,19 @@ _RESTARTS = "${SLURM_RESTART_COUNT:-0}"
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 _LOG = "nemo_run_log"
 
+# By its number the job is found also by who was not told it, and when Slurm has forgotten the job.
+_NUMBER = f'echo "${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}" >"$nemo_run_state/{STARTED}"'
+
 _START = r"""
 nemo_run_restart=${SLURM_RESTART_COUNT:-0}
 nemo_run_element=${SLURM_ARRAY_TASK_ID:+-$SLURM_ARRAY_TASK_ID}
-nemo_run_started=$(date +%s)
+printf -v nemo_run_started '%(%s)T' -1
 nemo_run_asked=0
-rm -f "$nemo_run_state/exit$nemo_run_element" "$nemo_run_state/late$nemo_run_element"
+if [ "$nemo_run_restart" -gt 0 ]; then
+    # What was said before is in the same file, and is not what this attempt says.
+    echo "nemo_run: restart $nemo_run_restart"
+    rm -f "$nemo_run_state/exit$nemo_run_element" "$nemo_run_state/late$nemo_run_element"
+fi
 # Slurm asks the tasks to end, too; this script stays to write down how they did.
 trap 'nemo_run_asked=1' TERM
 
@@ -63,10 +71,13 @@ nemo_run_may_go_on() {
 }
 
 nemo_run_keep() {
+    local file
     # Elements of an array share their variables; and who was asked to end may be started again.
-    [ -n "$nemo_run_element" ] || [ "$nemo_run_asked" = 1 ] || rm -f "$nemo_run_state"/env*
-    printf '%s %s %s %s %s\n' "$1" "$nemo_run_restart" "$nemo_run_asked" \
-        "$nemo_run_started" "$(date +%s)" >"$nemo_run_state/.exit$nemo_run_element" \
+    for file in "$nemo_run_state"/env*; do
+        [ ! -e "$file" ] || [ -n "$nemo_run_element" ] || [ "$nemo_run_asked" = 1 ] || rm -f "$file"
+    done
+    printf '%s %s %s %s %(%s)T\n' "$1" "$nemo_run_restart" "$nemo_run_asked" \
+        "$nemo_run_started" -1 >"$nemo_run_state/.exit$nemo_run_element" \
         && mv -f "$nemo_run_state/.exit$nemo_run_element" "$nemo_run_state/exit$nemo_run_element"
 }
 
@@ -76,10 +87,22 @@ nemo_run_wait() {
     wait "$1"
 }
 
-# Read variables. Their file is gone before a task starts: what stays for a job that is started
-# again is sealed, with a key that Slurm keeps and gives to this script only.
+# Read variables, unseen by whoever has turned on tracing.
 nemo_run_environment() {
-    if nemo_run_text=$(cat "$nemo_run_state/$1" 2>/dev/null); then
+    # Not under names that a variable may have.
+    set -- "$1" "$-"
+    { set +vx; } 2>/dev/null
+    nemo_run_read "$1"
+    set -- $? "$2"
+    case "$2" in *v*) set -v ;; esac
+    case "$2" in *x*) set -x ;; esac
+    return "$1"
+}
+
+# The file is gone before a task starts: what stays for a job that is started again is sealed, with
+# a key that Slurm keeps and gives to this script only.
+nemo_run_read() {
+    if [ -e "$nemo_run_state/$1" ] && nemo_run_text=$(<"$nemo_run_state/$1"); then
         nemo_run_seal "$1"
     elif ! nemo_run_text=$(nemo_run_cipher -d -in "$nemo_run_state/$1.sealed"); then
         echo "nemo_run: error: the variables of this job are gone from $nemo_run_state" >&2
@@ -103,17 +126,22 @@ nemo_run_cipher() {
         2>/dev/null
 }
 
-# Note how long a log was when, so that its lines can be found by time.
+# Note how long the logs of so many ranks were when, so that their lines can be found by time.
 nemo_run_clock() {
-    local size nap before=
+    local now size file rank nap sizes=()
     trap 'nemo_run_over=1; kill "$nap" 2>/dev/null' TERM
     while [ -z "$nemo_run_over" ]; do
-        sleep 1 &
+        # Of many not as often: they are on a file system that all share.
+        sleep $((1 + $3 / 64)) &
         nap=$!
         wait "$nap"
-        size=$(stat -c %s "$1" 2>/dev/null) || continue
-        [ "$size" = "$before" ] || echo "$(date +%s.%N) $size" >>"$2"
-        before=$size
+        for ((rank = 0; rank < $3; rank++)); do
+            file=${1//%t/$rank}
+            [ -s "$file" ] && size=$(stat -c %s "$file" 2>/dev/null) || continue
+            now=${EPOCHREALTIME:-$(date +%s.%N)}
+            [ "$size" = "${sizes[rank]}" ] || echo "${now/,/.} $size" >>"$2${file##*/}"
+            sizes[rank]=$size
+        done
     done
 }
 
@@ -140,17 +168,29 @@ nemo_run_limit() {
 
 _HEAD = r"""
 # This script runs on the first node.
-head_node=$(scontrol show hostnames "${SLURM_JOB_NODELIST:-}" | head -n 1)
+head_node=${SLURMD_NODENAME:-$(scontrol show hostnames "${SLURM_JOB_NODELIST:-}" | head -n 1)}
+head_node_ip=
 # Where Slurm itself finds it, unless that is a name, which may mean loopback on the node itself.
-head_node_ip=$(scontrol show node "$head_node" 2>/dev/null \
-    | sed -n 's/.*NodeAddr=\([0-9.]*\) .*/\1/p')
+if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ] || [ -n "${SLURM_HET_SIZE:-}" ]; then
+    head_node_ip=$(scontrol show node "$head_node" 2>/dev/null \
+        | sed -n 's/.*NodeAddr=\([0-9.]*\) .*/\1/p')
+fi
 for nemo_run_option in --ip-address --all-ip-addresses; do
     case "$head_node_ip" in
         '') ;;
         127.*) [ "$nemo_run_option" = --all-ip-addresses ] || break ;;
         *) break ;;
     esac
-    head_node_ip=$(hostname "$nemo_run_option" 2>/dev/null | tr ' ' '\n' | grep -m 1 -v ':')
+    head_node_ip=
+    for nemo_run_address in $(hostname "$nemo_run_option" 2>/dev/null); do
+        case "$nemo_run_address" in
+            *:*) ;;
+            *)
+                head_node_ip=$nemo_run_address
+                break
+                ;;
+        esac
+    done
 done
 export head_node head_node_ip="${head_node_ip:-$head_node}"
 # What sbatch was told to pass on to this script is not to keep its variables from the tasks.
@@ -238,6 +278,7 @@ def batch_script(request: SlurmBatchRequest) -> str:
         _shell.assignment("nemo_run_dir", request.remote_dir),
         _shell.assignment("nemo_run_state", request.state_dir),
         *_key(request),
+        _NUMBER,
         _START.strip("\n"),
         "",
         _shell.export("PYTHONUNBUFFERED", "1"),
@@ -246,12 +287,15 @@ def batch_script(request: SlurmBatchRequest) -> str:
         _HEAD.rstrip("\n"),
         *_het_hosts(request),
         "",
-        f"nemo_run_environment {ENVIRONMENT} || {{ nemo_run_keep 78; exit 78; }}",
-        *([] if request.may_come_back else [f'rm -f "$nemo_run_state"/{ENVIRONMENT}']),
     ]
+    if request.extra_env:
+        parts.append(f"nemo_run_environment {ENVIRONMENT} || {{ nemo_run_keep 78; exit 78; }}")
+        if not request.may_come_back:
+            parts.append(f'rm -f "$nemo_run_state"/{ENVIRONMENT}')
     parts.append('export HEAD_NODE_ADDR="${HEAD_NODE_ADDR:-$head_node_ip}"')
     if executor.setup_lines:
-        parts += ["", executor.setup_lines.rstrip("\n")]
+        # What follows looks at the codes of commands that may fail.
+        parts += ["", executor.setup_lines.rstrip("\n"), "set +eu"]
     if tolerance is not None:
         parts += ["", _slurm_fault_tolerance.at_start(tolerance)]
     if executor.memory_measure:
@@ -318,6 +362,7 @@ def _step(request: SlurmBatchRequest, position: int) -> str:
     details = request.details_of(position)
     array = bool(executor.array)
     path = log_path(request.rank_path(str(details.srun_stdout)), array=array)
+    logs = request.tasks_of(position) if "%t" in path else 1
     lines = [f"{_shell.assignment(_LOG, path, _VARIABLE.findall(path))}"]
     options = ["srun"]
     if executor.heterogeneous and executor.run_as_group:
@@ -349,8 +394,7 @@ def _step(request: SlurmBatchRequest, position: int) -> str:
         "}",
         f"nemo_run_task_{position} &",
         f"pids[{position}]=$!",
-        f'nemo_run_clock "${_LOG}" '
-        f'"$nemo_run_state/clock-{position}-$nemo_run_restart$nemo_run_element" &',
+        f'nemo_run_clock "${_LOG}" "$nemo_run_state/clock-{position}-" {logs} &',
         f"clocks[{position}]=$!",
     ]
     return "\n".join(lines)
@@ -358,7 +402,11 @@ def _step(request: SlurmBatchRequest, position: int) -> str:
 
 def _shares_nodes(request: SlurmBatchRequest, position: int) -> bool:
     """Whether a task runs beside others of its group, on the same nodes, and is not to wait."""
-    if len(request.command_groups) == 1 or request.executor.heterogeneous:
+    others = [n for n in range(len(request.command_groups)) if n != position]
+    if request.executor.heterogeneous:
+        own_group = _het_index(request, position)
+        others = [n for n in others if _het_index(request, n) == own_group]
+    if not others:
         return False
     own = ("--overlap", "--exact", "--exclusive")
     return not any(option.startswith(own) for option in request.srun_args_of(position))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nemo_run import _shell
-from nemo_run._credentials import mask_environment
 from nemo_run.config import RUNDIR_NAME
-from nemo_run.core.execution import _slurm_interactive, _slurm_script
-from nemo_run.core.execution._slurm_containers import RUNDIR, Container, Runtime, check_runtime
+from nemo_run.core.execution import _slurm_interactive
+from nemo_run.core.execution._slurm_batch import SlurmBatchRequest as SlurmBatchRequest
+from nemo_run.core.execution._slurm_batch import first_number
+from nemo_run.core.execution._slurm_containers import RUNDIR, Runtime, check_runtime
 from nemo_run.core.execution._slurm_directives import SBATCH_FLAGS, flag
 from nemo_run.core.execution.base import NEW, Capabilities, Executor, ExecutorMacros
 from nemo_run.core.execution.launcher import (
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
     from nemo_run.core.execution.checks import Finding
     from nemo_run.core.execution.leftovers import Leftover
-
-STATE_DIR = ".nemo_run"
-"""Below the job directory on the cluster: what we keep there about each submission."""
 
 noquote = str
 """Kept for scripts that mark a value with it; everything is quoted where it has to be."""
@@ -134,7 +131,8 @@ class SlurmExecutor(Executor):
         merged_groups=True,
         retries=True,
         time_limit=True,
-        poll_s=(1.0, 60.0),
+        poll_s=(0.5, 60.0),
+        batch=64,
     )
 
     HEAD_NODE_IP_VAR: ClassVar[str] = "head_node_ip"
@@ -300,12 +298,12 @@ class SlurmExecutor(Executor):
         )
 
     def nnodes(self) -> int:
-        return _first(self.nodes)
+        return first_number(self.nodes)
 
     def nproc_per_node(self) -> int:
         if self.torchrun_nproc_per_node:
             return self.torchrun_nproc_per_node
-        tasks = _first(self.ntasks_per_node)
+        tasks = first_number(self.ntasks_per_node)
         if tasks == 1 and self.gpus_per_node:
             return self.gpus_per_node
         if tasks > 1 and self._starts_once_a_node:
@@ -432,145 +430,14 @@ class SlurmExecutor(Executor):
         ``arg_dict`` wins over our own fields; ``kwargs`` go to the tunnel's ``run``.
         """
         line = _slurm_interactive.srun(self, cmd, job_name, flags, env_vars, arg_dict)
-        return self.slurm.run(line, **{"pty": True, "hide": False, **kwargs})
+        slurm = self.slurm
+        if env_vars:
+            line = _slurm_interactive.with_variables(slurm, env_vars, line)
+        return slurm.run(line, **{"pty": True, "hide": False, **kwargs})
 
     def bash(self, job_name: str = "interactive") -> None:
         """Open a shell on a node."""
         self.srun("bash", job_name=job_name)
-
-
-@dataclass(kw_only=True)
-class SlurmBatchRequest:
-    """What is submitted: how, and the script.
-
-    Attributes:
-        jobs: name of each task.
-        command_groups: argument vector of each task.
-        extra_env: variables that all tasks have.
-        task_env: variables of each task that the others do not have, or with other values.
-        tag: what makes this submission unlike any other.
-    """
-
-    launch_cmd: list[str]
-    jobs: list[str]
-    command_groups: list[list[str]]
-    executor: SlurmExecutor
-    max_retries: int
-    setup: list[str] | None = None
-    extra_env: dict[str, str]
-    launcher: Launcher | None = None
-    task_env: list[dict[str, str]] = field(default_factory=list)
-    tag: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.task_env:
-            self.task_env = [{} for _ in self.command_groups]
-
-    def materialize(self) -> str:
-        """Return the batch script. Nothing in it is secret."""
-        return _slurm_script.batch_script(self)
-
-    def environment_files(self) -> dict[str, str]:
-        """Return the files that hold the variables of the job, by name."""
-        macros = self.macro_names()
-        name = _slurm_script.ENVIRONMENT
-        files = {name: _slurm_script.environment_file(self.extra_env, macros)}
-        for position, own in enumerate(self.task_env):
-            if own:
-                files[f"{name}-{position}"] = _slurm_script.environment_file(own, macros)
-        return files
-
-    @property
-    def slurm_name(self) -> str:
-        return self._prefix + self.jobs[0]
-
-    @property
-    def remote_dir(self) -> str:
-        return self.executor.remote_dir
-
-    @property
-    def state_dir(self) -> str:
-        return f"{self.remote_dir}/{STATE_DIR}/{self.tag}"
-
-    @property
-    def may_come_back(self) -> bool:
-        """Whether Slurm may start the script more than once, which then needs its variables."""
-        options = self.executor.additional_parameters or {}
-        return bool(self.executor.array) or not options.get("no_requeue")
-
-    @property
-    def job_details(self) -> SlurmJobDetails:
-        return self.details_of(0)
-
-    def details_of(self, position: int) -> SlurmJobDetails:
-        """Return where the output of a task goes."""
-        own = self._member(position) or self.executor
-        details = copy.copy(own.job_details)
-        details.folder = details.folder or self.remote_dir
-        if not details.job_name:
-            details.job_name = _file_name(self._prefix + self.jobs[position])
-        elif position and details.job_name == self.executor.job_details.job_name:
-            details.job_name = f"{details.job_name}-{position}"
-        return details
-
-    def rank_path(self, path: str) -> str:
-        """Return the path of a log; with a place for the rank, where each has its own."""
-        if not self.executor.rank_logs or "%t" in path:
-            return path
-        stem, dot, suffix = path.rpartition(".")
-        return f"{stem}_%t{dot}{suffix}" if dot else f"{path}_%t"
-
-    def container_of(self, position: int) -> Container:
-        own = self._member(position) or self.executor
-        return Container(
-            image=own.container_image,
-            runtime=self.executor.container_runtime,
-            mounts=[*own.container_mounts, *self._code_mounts],
-            env=own.container_env,
-            job_dir=self.remote_dir,
-            gpus=bool(own.gpus_per_node or own.gpus_per_task),
-            variables=[*self.extra_env, *self.task_env[position], *sorted(self.macro_names())],
-        )
-
-    def srun_args_of(self, position: int) -> list[str]:
-        return (self._member(position) or self.executor).srun_args or []
-
-    def tasks_of(self, position: int) -> int:
-        """Return how many processes the step of a task has."""
-        own = self._member(position)
-        if own is not None:
-            return _first(own.nodes) * _first(own.ntasks_per_node)
-        return self.executor.nnodes() * self.executor.tasks_per_node()
-
-    def macro_names(self) -> set[str]:
-        """Return the variables that a task's arguments may name."""
-        hosts = {f"{self.executor.HET_GROUP_HOST_VAR}_{n}" for n in range(len(self.command_groups))}
-        macros = dataclasses.asdict(self.executor.macro_values())
-        macros.pop("het_group_host_var")
-        return {*macros.values(), *hosts}
-
-    @property
-    def _prefix(self) -> str:
-        account = self.executor.account
-        prefix = self.executor.job_name_prefix
-        return prefix if prefix is not None else f"{account}-{account.rpartition('_')[2]}."
-
-    @property
-    def _code_mounts(self) -> list[str]:
-        # A link is only good for something where what it names can be seen.
-        linked = self.executor.linked_code
-        return [f"{linked}:{linked}"] if linked else []
-
-    def _member(self, position: int) -> SlurmExecutor.ResourceRequest | None:
-        group = self.executor.resource_group
-        return group[position] if len(group) == len(self.command_groups) else None
-
-    def __repr__(self) -> str:
-        command = f"{_shell.render(self.launch_cmd)} $SBATCH_SCRIPT"
-        shown = mask_environment({**self.extra_env, **_merged(self.task_env)})
-        variables = "".join(f"#   {name}={value!r}\n" for name, value in shown.items())
-        environment = f"# Variables of its tasks:\n{variables}" if variables else ""
-        return f"{command}\n\n# SBATCH_SCRIPT\n{environment}{self.materialize()}"
 
 
 def in_place_of_rundir(text: str, directory: str | None) -> str:
@@ -581,19 +448,6 @@ def in_place_of_rundir(text: str, directory: str | None) -> str:
 
 
 _RUNDIR = re.compile(rf"(?<![\w./}}~-])/{RUNDIR_NAME}(?![\w-]|\.\w)")
-_NO_FILE_NAME = re.compile(r"[/\n%\\]")
-
-
-def _file_name(text: str) -> str:
-    return _NO_FILE_NAME.sub("_", text)
-
-
-def _first(value: Any) -> int:
-    return int(value[0] if isinstance(value, Sequence) else value)
-
-
-def _merged(items: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    return {name: value for item in items for name, value in item.items()}
 
 
 def _without(directory: str, experiment_id: str) -> str:

@@ -255,7 +255,10 @@ class LocalTunnel(Tunnel):
         """Do nothing."""
 
     def _base_dir(self) -> str:
-        return super()._base_dir() or str(Path(get_nemorun_home()) / "experiments")
+        base = super()._base_dir()
+        if not base:
+            return str(Path(get_nemorun_home()) / "experiments")
+        return str(Path(base).expanduser().absolute())
 
 
 @dataclass(kw_only=True)

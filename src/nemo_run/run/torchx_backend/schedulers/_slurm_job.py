@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -34,6 +35,7 @@ _FAILED_TASK = re.compile(
 _FAILED_STEP = re.compile(
     r"^nemo_run: task (\d+) has ended with exit code (?!0$)\d+$", re.MULTILINE
 )
+_RESTART = re.compile(r"^nemo_run: restart \d+$", re.MULTILINE)
 _OURS = re.compile(r"^nemo_run: error: (.+)$", re.MULTILINE)
 # What srun or Slurm says of a job that could not even start.
 _OTHER_TROUBLE = re.compile(r"^(?:srun|slurmstepd|pyxis)\S*: .*error.*$", re.MULTILINE | re.I)
@@ -132,10 +134,14 @@ class SubmittedJob:
         """Return the logs of a task; of one rank of it, where each has its own."""
         position = list(self._logs).index(role)
         rank = replica if self._rank_logs else None
+        path = self._logs[role]
+        # The notes of when a file was how long are named after it.
+        clock = f"{self.state_dir}/clock-{position}-{PurePosixPath(path).name}"
+        array = bool(self.array)
         return Logs(
             self.client,
-            pattern(self._logs[role], self.id, array=bool(self.array), rank=rank),
-            clock=f"{_shell.render([f'{self.state_dir}/clock-{position}-'])}*",
+            pattern(path, self.id, array=array, rank=rank),
+            clock=pattern(clock, self.id, array=array, rank=rank) if self.state_dir else "",
             kept=self._kept(position, rank),
         )
 
@@ -168,7 +174,7 @@ class SubmittedJob:
         names = list(self._logs)
         if step is not None and int(step[1]) < len(names):
             query = replace(query, role=names[int(step[1])])
-        task = _FAILED_TASK.search(text)
+        task = _first_failure(text)
         if task is not None and self._rank_logs:
             query = replace(query, replica=int(task["rank"]))
         return query
@@ -196,23 +202,35 @@ class SubmittedJob:
             log.debug("%s: %s", self.id, err)
             return ""
         ordered = sorted(parts, key=lambda part: natural(part.path))
-        return "".join(part.data.decode("utf-8", "replace") for part in ordered)
+        texts = [part.data.decode("utf-8", "replace") for part in ordered]
+        return "".join(_RESTART.split(text)[-1] for text in texts)
 
-    def settle(self, status: JobStatus) -> None:
+    def settle(self, state: AppState) -> None:
         """Keep the logs of a job that has ended, and remove its variables from the cluster.
 
         A script that came to its end has removed them itself, unless others needed them.
 
-        Trouble is only logged: the job has ended all the same.
+        Trouble is only logged: the job has ended all the same. Whoever reads its logs tries again;
+        see `is_settled`.
         """
         try:
-            for role in self._logs:
-                for rank in range(self._tasks if self._rank_logs else 1):
-                    self.logs(role, rank).keep()
-            if self.array or status.state is not AppState.SUCCEEDED:
+            if self.array or state is not AppState.SUCCEEDED:
                 self.client.forget_environment(self.state_dir)
+            for logs in self._all_logs():
+                if not logs.are_kept:
+                    logs.keep()
         except (BackendError, OSError) as err:
             log.warning("%s: its logs stay on the cluster: %s", self.id, err)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a job that has ended needs nothing more, as far as this machine can tell."""
+        return all(logs.are_kept for logs in self._all_logs())
+
+    def _all_logs(self) -> Iterator[Logs]:
+        for role in self._logs:
+            for rank in range(self._tasks if self._rank_logs else 1):
+                yield self.logs(role, rank)
 
 
 def _first_failure(text: str) -> re.Match[str] | None:

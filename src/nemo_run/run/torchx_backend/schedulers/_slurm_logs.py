@@ -5,13 +5,16 @@ from __future__ import annotations
 import bisect
 import logging
 import re
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from nemo_run import _shell
 from nemo_run._clients._slurm_remote import LogRequest
 from nemo_run._clients.slurm import LogPart, Slurm
+from nemo_run._files import write_whole
 from nemo_run.exceptions import BackendUnavailableError
 from nemo_run.run.torchx_backend.schedulers.api import LogQuery
 
@@ -20,9 +23,15 @@ log = logging.getLogger(__name__)
 PAUSE_S = (0.3, 2.0)
 LAST_BYTES = 1 << 16
 KEPT_BYTES = 1 << 26
-"""The most that is kept here of one file; what is longer is read from the cluster again."""
+"""The longest file that is kept here; what is longer is read from the cluster again."""
+
+_BLOCK_BYTES = 1 << 22
+_INDEX = "files"
+"""Names the files of a task: those that are here, and the paths of those on the cluster."""
 
 _WILD = re.compile(r"\$\{[^}]*\}|\$\w+|%\d*[A-Za-z]")
+_CLOCK = re.compile(r"^clock-\d+-")
+_ALL = LogQuery(role="")
 _NUMBERS = re.compile(r"(\d+)")
 # Slurm writes these into the log of whoever it ends; the status says it, too.
 _NOTICE = re.compile(
@@ -63,51 +72,76 @@ class Logs:
 
     def read(self, query: LogQuery, ended: Callable[[], bool]) -> Iterator[bytes]:
         """Yield blocks of whole lines; with ``query.follow`` until ``ended`` and all was read."""
-        local = self._local_parts(query)
-        if local is not None and query.since is None and query.until is None:
-            yield from _as_lines(iter(local))
-        elif query.since is not None or query.until is not None:
+        if query.since is not None or query.until is not None:
             yield from _as_lines(self._between(query))
+            return
+        local = self._local_parts(query)
+        if local is not None:
+            yield from _as_lines(local)
         else:
-            yield from _as_lines(self._remote(query, ended))
+            yield from _as_lines(self._stream({}, query, ended), growing=query.follow)
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether there is nothing to be copied here any more."""
+        return self._kept is None or (self._kept / _INDEX).exists()
 
     def keep(self) -> None:
-        """Copy all files here, now that they do not grow any more."""
+        """Copy all files here, now that they do not grow any more.
+
+        Those that are very long stay where they are. Nothing of a copy that breaks off is used.
+        """
         if self._kept is None:
             return
         self._kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-        offsets: dict[str, int] = {}
-        files: dict[str, list[bytes]] = {}
-        for part in self._stream({}, offsets, LogQuery(role=""), lambda: True):
-            files.setdefault(part.path, []).append(part.data)
-            if part.size > KEPT_BYTES:
-                return
-        for path, blocks in files.items():
-            (self._kept / PurePosixPath(path).name).write_bytes(b"".join(blocks))
-        names = "\n".join(PurePosixPath(path).name for path in sorted(files, key=natural))
-        (self._kept / "files").write_text(names)
+        with tempfile.TemporaryDirectory(dir=self._kept) as directory:
+            found = self._copy(Path(directory))
+            for path in Path(directory).iterdir():
+                path.replace(self._kept / path.name)
+        if found:
+            index = "\n".join(found[path] for path in sorted(found, key=natural))
+            write_whole(self._kept / _INDEX, index.encode(), sync=False)
 
-    def _local_parts(self, query: LogQuery) -> list[bytes] | None:
+    def _copy(self, directory: Path) -> dict[str, str]:
+        """Copy files to ``directory``; return what the index says of each."""
+        offsets: dict[str, int] = {}
+        found: dict[str, str] = {}
+        for part in self._stream(offsets, _ALL, lambda: True):
+            if part.size > KEPT_BYTES:
+                found[part.path] = part.path
+                offsets[part.path] = part.size
+                continue
+            found[part.path] = PurePosixPath(part.path).name
+            with (directory / found[part.path]).open("ab") as file:
+                file.write(part.data)
+        return found
+
+    def _local_parts(self, query: LogQuery) -> Iterator[LogPart] | None:
         if self._kept is None:
             return None
         try:
-            names = (self._kept / "files").read_text().split("\n")
+            names = (self._kept / _INDEX).read_text().split("\n")
         except FileNotFoundError:
             return None
-        blocks = [(self._kept / name).read_bytes() for name in names if name]
-        return [block[-LAST_BYTES:] for block in blocks] if query.last_only else blocks
+        return (part for name in names for part in self._kept_parts(self._kept / name, query))
 
-    def _remote(self, query: LogQuery, ended: Callable[[], bool]) -> Iterator[bytes]:
-        return (part.data for part in self._stream({}, {}, query, ended))
+    def _kept_parts(self, path: Path, query: LogQuery) -> Iterator[LogPart]:
+        """Yield a file that was copied here, or that is still on the cluster."""
+        if path.parent != self._kept:
+            there = Logs(self._client, _shell.render([str(path)]))
+            yield from there._stream({}, replace(query, follow=False), lambda: True)
+            return
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            file.seek(max(0, size - LAST_BYTES) if query.last_only else 0)
+            while data := file.read(_BLOCK_BYTES):
+                start = file.tell() - len(data)
+                yield LogPart(path=str(path), start=start, size=size, data=data)
 
     def _stream(
-        self,
-        start: Mapping[str, int],
-        offsets: dict[str, int],
-        query: LogQuery,
-        ended: Callable[[], bool],
+        self, offsets: dict[str, int], query: LogQuery, ended: Callable[[], bool]
     ) -> Iterator[LogPart]:
-        offsets.update(start)
+        """Yield what comes after ``offsets``, which go along; an empty file comes once, too."""
         pause_s = PAUSE_S[0]
         while True:
             # Asked before reading: what was written until the end is then in the files.
@@ -126,7 +160,8 @@ class Logs:
                 log.warning("%s; trying again", err)
                 time.sleep(PAUSE_S[1])
                 continue
-            new = [part for part in sorted(parts, key=lambda p: natural(p.path)) if part.data]
+            ordered = sorted(parts, key=lambda part: natural(part.path))
+            new = [part for part in ordered if part.data or part.path not in offsets]
             for part in new:
                 offsets[part.path] = part.start + len(part.data)
                 yield part
@@ -137,45 +172,56 @@ class Logs:
             pause_s = PAUSE_S[0] if new else min(pause_s * 1.5, PAUSE_S[1])
             time.sleep(pause_s)
 
-    def _between(self, query: LogQuery) -> Iterator[bytes]:
+    def _between(self, query: LogQuery) -> Iterator[LogPart]:
         """Yield what was written in a time, by the notes that the batch script takes."""
-        clocks = [_parse_clock(text) for text in self._clock_files()]
-        parts = self._whole_files()
-        for data, (times, sizes) in zip(parts, [*clocks, *[([], [])] * len(parts)], strict=False):
+        clocks = {
+            _CLOCK.sub("", PurePosixPath(path).name): _parse_clock(data.decode("ascii", "replace"))
+            for path, data in self._whole_files(self._clock).items()
+        }
+        for path, data in self._whole_files(self._glob).items():
+            times, sizes = clocks.get(PurePosixPath(path).name, ([], []))
             start = 0 if query.since is None else _size_at(times, sizes, query.since.timestamp())
             stop = (
                 len(data)
                 if query.until is None
                 else _size_at(times, sizes, query.until.timestamp())
             )
-            yield data[start:stop]
+            yield _whole(path, data[start:stop])
 
-    def _whole_files(self) -> list[bytes]:
+    def _whole_files(self, glob: str) -> dict[str, bytes]:
         files: dict[str, list[bytes]] = {}
-        for part in self._stream({}, {}, LogQuery(role=""), lambda: True):
+        for part in Logs(self._client, glob)._stream({}, _ALL, lambda: True):
             files.setdefault(part.path, []).append(part.data)
-        return [b"".join(files[path]) for path in sorted(files, key=natural)]
-
-    def _clock_files(self) -> list[str]:
-        parts = self._client.read_logs(LogRequest(pattern=self._clock))
-        ordered = sorted(parts, key=lambda part: natural(part.path))
-        return [part.data.decode("ascii", "replace") for part in ordered]
+        return {path: b"".join(files[path]) for path in sorted(files, key=natural)}
 
 
-def _as_lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Cut blocks at line ends, and leave out what Slurm wrote between the lines of the job."""
-    rest = b""
-    for block in blocks:
-        end = block.rfind(b"\n") + 1
-        if not end:
-            rest += block
-            continue
-        whole = _NOTICE.sub(b"", rest + block[:end])
-        rest = block[end:]
+def _whole(path: str, data: bytes) -> LogPart:
+    return LogPart(path=path, start=0, size=len(data), data=data)
+
+
+def _as_lines(parts: Iterable[LogPart], *, growing: bool = False) -> Iterator[bytes]:
+    """Cut files at line ends, and leave out what Slurm wrote between the lines of the job.
+
+    What has no line end yet waits for it, unless its file is not ``growing``: then it gets one
+    when another file follows.
+    """
+    rests: dict[str, bytes] = {}
+    over: set[str] = set()
+    for part in parts:
+        for path in [path for path in rests if path in over and path != part.path]:
+            yield rests.pop(path) + b"\n"
+        end = part.data.rfind(b"\n") + 1
+        before = rests.pop(part.path, b"")
+        rest = part.data[end:] if end else before + part.data
+        if rest:
+            rests[part.path] = rest
+        if not growing and part.start + len(part.data) >= part.size:
+            over.add(part.path)
+        whole = _NOTICE.sub(b"", before + part.data[:end]) if end else b""
         if whole:
             yield whole
-    if rest:
-        yield rest
+    if rests:
+        yield b"\n".join(rests.values())
 
 
 def _parse_clock(text: str) -> tuple[Sequence[float], Sequence[int]]:

@@ -12,10 +12,11 @@ from torchx.specs import AppDef, Role
 from nemo_run._clients.slurm import File, Submission
 from nemo_run._records import JobRef
 from nemo_run.config import USE_WITH_RAY_CLUSTER_KEY
+from nemo_run.core.execution._slurm_directives import further_options
 from nemo_run.core.execution._slurm_interactive import nsys_argv
 from nemo_run.core.execution.launcher import FaultTolerance
 from nemo_run.core.execution.slurm import SlurmBatchRequest, SlurmExecutor, in_place_of_rundir
-from nemo_run.exceptions import UnsupportedError
+from nemo_run.exceptions import ConfigError, UnsupportedError
 from nemo_run.run.torchx_backend.schedulers.api import TAG
 
 # What the executor puts into a job's directory, and the job needs.
@@ -27,8 +28,15 @@ def plan(app: AppDef, executor: SlurmExecutor) -> SlurmBatchRequest:
     """Return the request for an application of one role for each task.
 
     Raises:
+        ConfigError: it is not known where on the cluster the job would live.
         UnsupportedError: a task wants to run beside a Ray cluster.
     """
+    if executor.remote_dir and not executor.remote_dir.startswith("/"):
+        raise ConfigError(
+            f"job_dir={executor.tunnel._base_dir()!r} of the tunnel is no place on the cluster. "
+            "Give the whole path, such as '/scratch/me/jobs': what ~ or a relative path means "
+            "there is not known here."
+        )
     if app.metadata.get(USE_WITH_RAY_CLUSTER_KEY):
         raise UnsupportedError(
             f"{USE_WITH_RAY_CLUSTER_KEY} is not there yet. Use launcher='slurm_ray' instead."
@@ -54,8 +62,7 @@ def plan(app: AppDef, executor: SlurmExecutor) -> SlurmBatchRequest:
 
 def _requeue(executor: SlurmExecutor) -> list[str]:
     # On the command line it would win over what the user put into the script.
-    options = executor.additional_parameters or {}
-    return [] if options.get("no_requeue") else ["--requeue"]
+    return [] if further_options(executor).get("no_requeue") else ["--requeue"]
 
 
 def _argv(role: Role) -> list[str]:
@@ -144,8 +151,7 @@ def _archive(executor: SlurmExecutor) -> tuple[Path, str]:
 
 def _tag(request: SlurmBatchRequest) -> list[str]:
     """Return the option that makes the job known by its tag, unless the user has a comment."""
-    options = request.executor.additional_parameters or {}
-    if request.executor.comment or options.get("comment"):
+    if request.executor.comment or further_options(request.executor).get("comment"):
         return []
     return [f"--comment={request.tag}"]
 

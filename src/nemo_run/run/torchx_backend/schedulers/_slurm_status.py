@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from torchx.specs import AppState, is_terminal
 
-from nemo_run._clients._slurm_answers import Exit, Row
+from nemo_run._clients._slurm_answers import Exit, Row, array_elements
 from nemo_run._clients.slurm import Report
+from nemo_run._records import JobPart
 from nemo_run.run._order import combined
 from nemo_run.run.torchx_backend.schedulers.api import JobStatus
 
@@ -97,7 +99,10 @@ def job_status(report: Report, *, now: float | None = None) -> JobStatus:
     if not rows:
         return _from_exits(more, cancelled=report.cancelled)
     rows += [_as_row(item, rows[0].job_id, report.cancelled) for item in more]
-    return _from_rows(rows, time.time() if now is None else now)
+    status = _from_rows(rows, time.time() if now is None else now)
+    # Accounting does not count them.
+    restarts = [status.restarts, *(item.restarts for item in report.exits)]
+    return replace(status, restarts=max(restarts))
 
 
 def _as_row(item: Exit, job_id: str, cancelled: bool) -> Row:
@@ -125,7 +130,25 @@ def _from_rows(rows: Sequence[Row], now: float) -> JobStatus:
         restarts=max(row.restarts for row in rows),
         started_at=min(starts, default=None) if state is not AppState.PENDING else None,
         ended_at=max(ends, default=None) if over else None,
+        parts=_parts(rows),
     )
+
+
+def _parts(rows: Sequence[Row]) -> tuple[JobPart, ...]:
+    """Return elements and components by their numbers.
+
+    The queue names those that wait by one row for all, and may abbreviate that; of those which
+    it does not name nothing can be said.
+    """
+    found = {}
+    for row in rows:
+        state = app_state(row.state)
+        code = row.exit_code if is_terminal(state) else None
+        for element in array_elements(row.element) if "[" in row.element else [row.element]:
+            if element:
+                number = int(element[1:])
+                found[number] = JobPart(number, state.name, code, row.nodes)
+    return tuple(found[number] for number in sorted(found))
 
 
 def _exit_code(rows: Sequence[Row]) -> int | None:
@@ -184,6 +207,11 @@ def _from_exits(exits: Sequence[Exit], *, cancelled: bool) -> JobStatus:
         restarts=max(item.restarts for item in exits),
         started_at=min(item.started_at for item in exits),
         ended_at=max(item.ended_at for item in exits),
+        parts=tuple(
+            JobPart(int(item.element[1:]), part.name, item.code)
+            for item, part in zip(exits, states, strict=True)
+            if item.element
+        ),
     )
 
 

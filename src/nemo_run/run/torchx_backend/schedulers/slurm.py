@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torchx.schedulers.api import Scheduler
-from torchx.specs import AppDef, is_terminal
+from torchx.specs import AppDef, AppState, is_terminal
 
 from nemo_run import _legacy_slurm
 from nemo_run._clients.slurm import Slurm, Submission
@@ -145,7 +145,7 @@ class SlurmTunnelScheduler(
         if is_terminal(status.state):
             job.client.unwatch(job.id)
             status = job.with_cause(status)
-            job.settle(status)
+            job.settle(status.state)
         return status
 
     def _stop(self, ref: JobRef) -> None:
@@ -177,6 +177,10 @@ class SlurmTunnelScheduler(
 
     def _bytes(self, ref: JobRef, query: LogQuery) -> Iterator[bytes]:
         job = SubmittedJob(ref)
+        record = self._find(ref.native_id)
+        if record is not None and record.is_terminal and not job.is_settled:
+            # There was trouble when it was seen to end.
+            job.settle(AppState[record.state])
         return job.logs(query.role, query.replica).read(query, lambda: self._has_ended(ref))
 
     def _has_ended(self, ref: JobRef) -> bool:

@@ -1,0 +1,105 @@
+"""What a cluster is asked, how often, and what its answers mean together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from nemo_run._clients._slurm_remote import MARK
+from nemo_run._clients.slurm import Answer, Slurm
+from nemo_run.exceptions import BackendUnavailableError, JobNotFoundError
+
+
+class Queue:
+    """A shell on a cluster where every job runs, that answers when it is let."""
+
+    def __init__(self) -> None:
+        self.commands: list[str] = []
+        self.asked = threading.Event()
+        self.go_on = threading.Event()
+
+    def __call__(self, command: str, stdin: bytes, timeout_s: float) -> Answer:
+        self.commands.append(command)
+        self.asked.set()
+        assert self.go_on.wait(30)
+        rows = (f"{number}|RUNNING|0|0|1794784155|N/A|node1|None\n" for number in (1, 2))
+        return Answer(0, "".join(rows), "")
+
+    def send(self, local: Path, remote: str) -> None:
+        raise NotImplementedError
+
+
+def test_a_question_that_the_one_before_answers_too_is_not_asked() -> None:
+    queue = Queue()
+    slurm = Slurm(queue)
+    for number in "12":
+        slurm.watch(number, f"/state/{number}")
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(slurm.job, "1", "/state/1")
+        assert queue.asked.wait(30)
+        second = pool.submit(slurm.job, "2", "/state/2")
+        while not slurm._asking._waiting:  # it asks while the answer is under way
+            assert not second.done()
+        queue.go_on.set()
+        states = [report.result().rows[0].state for report in (first, second)]
+    assert states == ["RUNNING", "RUNNING"]
+    assert len(queue.commands) == 1
+
+
+class Cluster:
+    """A shell on a cluster whose programs answer like this; where they are asked by name."""
+
+    def __init__(self, answers: Mapping[str, Answer]) -> None:
+        self.answers = answers
+
+    def __call__(self, command: str, stdin: bytes, timeout_s: float) -> Answer:
+        return next(answer for name, answer in self.answers.items() if name in command)
+
+    def send(self, local: Path, remote: str) -> None:
+        raise NotImplementedError
+
+
+FORGOTTEN = Answer(1, "", "slurm_load_jobs error: Invalid job id specified")
+DOWN = Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller")
+NOTE = f"{MARK} exit 0 cancelled \n"
+
+
+def cluster(queue: Answer, history: str) -> Slurm:
+    return Slurm(Cluster({"squeue": queue, "sacct": Answer(0, history, "")}))
+
+
+def states(slurm: Slurm, array: str = "") -> dict[str, str]:
+    return {row.id: row.state for row in slurm.job("7", "/state/7", array).rows}
+
+
+class TestCancelled:
+    def test_a_job_that_never_started_was_cancelled_when_only_our_note_is_left(self) -> None:
+        assert states(cluster(FORGOTTEN, NOTE)) == {"7": "CANCELLED"}
+
+    def test_elements_that_never_started_were(self) -> None:
+        slurm = cluster(FORGOTTEN, f"{NOTE}{MARK} exit 0 exit-0 0 0 0 1 2\n")
+        assert states(slurm, "0-2") == {"7_1": "CANCELLED", "7_2": "CANCELLED"}
+
+    def test_a_note_is_no_proof_while_the_controller_cannot_be_asked(self) -> None:
+        with pytest.raises(BackendUnavailableError):
+            states(cluster(DOWN, NOTE))
+
+    def test_without_a_note_nothing_is_known(self) -> None:
+        with pytest.raises(JobNotFoundError):
+            states(cluster(FORGOTTEN, ""))
+
+
+class TestControllerAway:
+    @pytest.mark.parametrize("word", ["NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "LAUNCH_FAILED"])
+    def test_a_job_that_slurm_may_start_again_is_not_over(self, word: str) -> None:
+        row = f"7|{word}|0:0|1|2|node1|None\n"
+        with pytest.raises(BackendUnavailableError):
+            states(cluster(DOWN, row))
+        assert states(cluster(FORGOTTEN, row)) == {"7": word}
+
+    def test_one_that_has_ended_by_itself_is(self) -> None:
+        assert states(cluster(DOWN, "7|FAILED|3:0|1|2|node1|None\n")) == {"7": "FAILED"}
