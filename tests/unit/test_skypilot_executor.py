@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from torchx.specs import AppState
+import requests
+from torchx.specs import AppDef, AppState, Role
 
 import nemo_run as run
-from nemo_run._clients.skypilot import LogLine, SkyJob, _written, parse_line
+from nemo_run._clients.skypilot import (
+    LogLine,
+    SkyJob,
+    _may_be_taken,
+    _written,
+    is_without_logs,
+    parse_line,
+)
 from nemo_run.core.execution import skypilot, skypilot_jobs
 from nemo_run.core.execution._skypilot_task import SkypilotTask
-from nemo_run.exceptions import BackendError, BackendUnavailableError, ConfigError
+from nemo_run.exceptions import (
+    BackendError,
+    BackendUnavailableError,
+    ConfigError,
+    UnsupportedError,
+)
 from nemo_run.run.torchx_backend.schedulers._skypilot_kept import KeptJob
-from nemo_run.run.torchx_backend.schedulers.skypilot import SkypilotScheduler
+from nemo_run.run.torchx_backend.schedulers.api import JobStatus
+from nemo_run.run.torchx_backend.schedulers.skypilot import SkypilotScheduler, is_unused
 from nemo_run.run.torchx_backend.schedulers.skypilot_jobs import SkypilotJobsScheduler
 
 KINDS = [run.SkypilotExecutor, run.SkypilotJobsExecutor]
@@ -107,6 +123,15 @@ class TestSettings:
         assert executor == before
         assert executor.workdir == str(tmp_path / "job" / "workdir")
 
+    def test_cloud_is_called_deprecated_once(self, kind: type[SkypilotTask]) -> None:
+        made = f"run.{kind.__name__}(cloud='aws')"
+        code = f"import logging, nemo_run as run; logging.basicConfig(); {made}; {made}"
+        said = subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        ).stderr
+        assert said.count("infra") == 2  # in one line
+        assert len(said.splitlines()) == 1
+
 
 class TestIds:
     def test_an_id_of_an_earlier_release_has_the_number_of_its_job(self) -> None:
@@ -139,6 +164,13 @@ class TestIds:
         assert executor.cluster() == "nemo-run-17"
         assert skypilot.is_made_for_experiment(skypilot.app_id_for(executor, "t", "nr-1"))
 
+    def test_experiments_of_one_long_title_have_clusters_of_their_own(self) -> None:
+        ids = [f"{'a long title ' * 6}_{time}" for time in (1763251200, 1763251201)]
+        first, second = (run.SkypilotExecutor(experiment_id=id).cluster() for id in ids)
+        assert first != second
+        assert first.startswith("a-long-title")
+        assert max(len(first), len(second)) <= 60
+
     def test_without_an_experiment_a_cluster_has_no_name(self) -> None:
         with pytest.raises(ConfigError, match="cluster_name"):
             run.SkypilotExecutor().cluster()
@@ -146,6 +178,28 @@ class TestIds:
     def test_ids_of_both_kinds_are_told_apart(self) -> None:
         assert skypilot.split_app_id("e___c___t___nr-1") == ("c", "t", "nr-1")
         assert skypilot_jobs.split_app_id("c___t___nr-1") == ("c", "t", "nr-1")
+
+
+UNKNOWN = JobStatus(state=AppState.UNKNOWN)
+LOST = JobStatus(state=AppState.UNKNOWN, lost=True)
+FAILED = JobStatus(state=AppState.FAILED)
+RUNNING = JobStatus(state=AppState.RUNNING)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "jobs", "unused"),
+    [
+        ("UP", [FAILED, LOST], True),
+        ("UP", [FAILED, RUNNING], False),
+        ("INIT", [UNKNOWN], False),
+        # It was idle for long enough before anybody asked for its jobs.
+        ("STOPPED", [UNKNOWN, FAILED], True),
+    ],
+)
+def test_a_cluster_is_unused_when_no_job_runs_on_it(
+    cluster: str, jobs: list[JobStatus], unused: bool
+) -> None:
+    assert is_unused(cluster, jobs) is unused
 
 
 class TestLogLines:
@@ -212,6 +266,23 @@ class TestKept:
         assert list(kept.lines(1)) == []
         assert kept.exit_code == 3
 
+    @pytest.mark.parametrize(
+        ("codes", "code"),
+        [
+            ("137, 9", 9),
+            ("143, 9", 9),
+            ("0, 137, 3, 4", 3),
+            ("137, 137", 137),
+            ("0, 137", 137),
+            ("0, 0", None),
+        ],
+    )
+    def test_nodes_that_skypilot_killed_do_not_hide_the_one_that_failed(
+        self, tmp_path: Path, codes: str, code: int | None
+    ) -> None:
+        (tmp_path / "run.log").write_text(f"Job 1 failed with return code list: [{codes}]\n")
+        assert KeptJob(tmp_path).exit_code == code
+
     def test_it_is_kept_once(self, tmp_path: Path) -> None:
         kept = KeptJob(tmp_path / "kept")
         calls: list[Path] = []
@@ -235,9 +306,30 @@ class TestKept:
             raise BackendError("no such file", backend="skypilot", operation="download")
 
         kept = KeptJob(tmp_path / "kept")
-        kept.keep(JOB, download)
+        kept.keep(JOB, download, pauses_s=())
         assert kept.job == JOB
+        assert not kept.is_whole
         assert "no such file" in caplog.text
+
+    def test_logs_that_cannot_be_copied_at_first_are_copied_later(self, tmp_path: Path) -> None:
+        failures = [BackendError("cut", backend="skypilot", operation="download")] * 4
+
+        def download(directory: Path) -> None:
+            if failures:
+                raise failures.pop()
+            directory.mkdir()
+            (directory / "run.log").write_text("failed with return code list: [7]\n")
+
+        kept = KeptJob(tmp_path / "kept")
+        kept.keep(JOB, download, pauses_s=(0,))
+        assert (kept.job, kept.is_whole, kept.exit_code) == (JOB, False, None)
+        kept.keep(JOB, download, pauses_s=(0, 0))
+        assert (kept.job, kept.is_whole, kept.exit_code) == (JOB, True, 7)
+
+    def test_lines_are_counted_as_skypilot_streams_them(self, tmp_path: Path) -> None:
+        (tmp_path / "tasks").mkdir()
+        (tmp_path / "tasks" / "0-head.log").write_bytes(b"1%\r2%\r\nnext\n\x0cend")
+        assert list(KeptJob(tmp_path).streamed_lines(0)) == ["1%\n", "2%\n", "next\n", "\x0cend"]
 
 
 class TestEarlierReleases:
@@ -288,3 +380,69 @@ def test_what_goes_wrong_while_an_older_release_writes_is_raised() -> None:
 
     with pytest.raises(ConnectionError, match="cut"):
         list(_written(tail_logs))
+
+
+@pytest.mark.parametrize(
+    ("said", "without"),
+    [
+        (
+            "\x1b[33mJob 26 is already in terminal state SUCCEEDED. For more, run:\x1b[0m\n",
+            True,
+        ),
+        ("Job started.\n(job, pid=12) Job 26 is already in terminal state\nJob finished.\n", False),
+        ("Job started. Streaming logs...\nJob finished (status: SUCCEEDED).\n", False),
+    ],
+)
+def test_a_log_that_skypilot_does_not_have_yet_is_known(
+    tmp_path: Path, said: str, without: bool
+) -> None:
+    (tmp_path / "run.log").write_text(said)
+    assert is_without_logs(tmp_path) is without
+    assert is_without_logs(tmp_path / "run.log") is without
+    assert is_without_logs(tmp_path / "other")
+
+
+def test_only_a_newline_ends_a_line_of_a_managed_job(tmp_path: Path) -> None:
+    lines = ["form\x0cfeed\n", "a\x0bb\x1cc\n", "para\u2029 line\u2028\n"]
+    said = "Job started.\n" + "".join(f"(job, pid=12) {line}" for line in lines)
+    (tmp_path / "run.log").write_text(said)
+    assert list(KeptJob(tmp_path).lines(0)) == lines
+
+
+def test_what_skypilot_says_at_the_end_is_no_part_of_the_last_line() -> None:
+    said = "\x1b[0m\x1b[32m✓ Job finished (status: SUCCEEDED).\x1b[0m\x1b[0m\n"
+    assert parse_line(f"(job, pid=12) two{said}") == LogLine(rank=0, text="two")
+    mine = "✓ Job finished (status: SUCCEEDED).\n"
+    assert parse_line(f"(job, pid=12) {mine}") == LogLine(rank=0, text=mine)
+
+
+def test_several_nodes_of_a_cluster_are_not_started_again(tmp_path: Path) -> None:
+    executor = run.SkypilotExecutor(num_nodes=2, retries=1, cluster_name="dev")
+    executor.assign("title_1", str(tmp_path), "task", "job")
+    app = AppDef(name="job", roles=[Role(name="job", image="", entrypoint="true")])
+    with pytest.raises(UnsupportedError, match="SkypilotJobsExecutor"):
+        SkypilotScheduler("nemo_run").submit_dryrun(app, executor)
+
+
+def _refusal(code: int) -> requests.HTTPError:
+    response = requests.Response()
+    response.status_code = code
+    return requests.HTTPError(response=response)
+
+
+@pytest.mark.parametrize(
+    ("cause", "may"),
+    [
+        (requests.ReadTimeout(), True),
+        (requests.ConnectionError("reset"), True),
+        (_refusal(504), True),  # of something between
+        (_refusal(400), False),
+        (RuntimeError("Failed to start SkyPilot API server"), False),
+    ],
+)
+def test_a_launch_may_have_been_taken_unless_it_was_refused_or_not_sent(
+    cause: Exception, may: bool
+) -> None:
+    err = BackendUnavailableError("away")
+    err.__cause__ = cause
+    assert _may_be_taken(err) is may

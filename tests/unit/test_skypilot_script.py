@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -99,7 +100,8 @@ def test_a_node_without_conda_says_nothing_about_it(home: Path) -> None:
         ("___", "job"),
         ("Mixed.Case-and_more", "Mixed.Case-and_more"),
         ("naïve it's", "na-ve-it-s"),
-        ("x" * 80, "x" * 60),
+        ("x" * 60, "x" * 60),
+        ("x" * 61, f"{'x' * 49}-{sha256(b'x' * 61).hexdigest()[:10]}"),
         ("a/b..c", "a-b-c"),
         ("1234", "1234"),
     ],

@@ -15,22 +15,34 @@ import queue
 import re
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from requests import HTTPError, ReadTimeout, RequestException
 
 from nemo_run._clients._skypilot_sdk import BACKEND, asking, muted, sdk
 from nemo_run.exceptions import (
     AuthenticationError,
     BackendError,
     BackendUnavailableError,
+    ConnectionLostError,
     JobNotFoundError,
     SubmitError,
 )
 
 __all__ = ["BACKEND", "sdk"]
+
+_T = TypeVar("_T")
+
+_PAUSES_S = (1.0, 2.0, 4.0, 8.0)
+"""Between questions to a server that is there and does not answer in time."""
+
+_LOGS_LAG_S = 60.0
+_LOGS_POLL_S = 2.0
 
 # "(train, pid=12) text" of a single node, "(head, rank=0, pid=12) text" of several, in colours.
 _COLOUR = r"(?:\x1b\[[0-9;]*m)*"
@@ -38,6 +50,9 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(
     rf"^{_COLOUR}\([^()]*?, (?:rank=(?P<rank>\d+), )?pid=\d+(?:, ip=[^()]*)?\){_COLOUR} ?"
 )
+
+# What SkyPilot says of a managed job follows a last line that lacks its newline.
+_FINISHED = re.compile(rf"(?=\x1b){_COLOUR}✓ Job finished \(status: \w+\)\.{_COLOUR}\n?$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +74,16 @@ class SkyJob:
 
 @dataclass(frozen=True, kw_only=True)
 class SkyRequest:
-    """A request to the API server; ``status`` is a word of its ``RequestStatus``."""
+    """A request to the API server; ``status`` is a word of its ``RequestStatus``.
+
+    One that is ``interrupted`` ended with the server that it was sent to; another does not go on
+    with it.
+    """
 
     id: str
     status: str
     message: str = ""
+    interrupted: bool = False
 
     @property
     def is_live(self) -> bool:
@@ -94,7 +114,8 @@ def launch(
 
     Raises:
         SubmitError: SkyPilot did not take it.
-        BackendUnavailableError: the API server does not answer.
+        ConnectionLostError: it may have taken it, and does not say.
+        BackendUnavailableError: the API server does not answer, and has not been asked.
     """
     return _submit(
         lambda: sdk().launch(
@@ -105,7 +126,8 @@ def launch(
             down=down,
             dryrun=dryrun,
             fast=True,
-        )
+        ),
+        lambda: [] if dryrun else requests_naming(cluster, task.name),
     )
 
 
@@ -131,14 +153,26 @@ def forecast(task: Any, cluster: str | None = None) -> str:
 
 def launch_managed(task: Any, name: str) -> str:
     """Ask for a managed job; return the request's id. Raises as `launch` does."""
-    return _submit(lambda: sdk().jobs.launch(task, name=name))
+    return _submit(lambda: sdk().jobs.launch(task, name=name), lambda: requests_naming(None, name))
 
 
-def _submit(call: Callable[[], Any]) -> str:
+def _submit(call: Callable[[], Any], find: Callable[[], list[SkyRequest]]) -> str:
     try:
         with asking("launch"), muted():
             return str(call())
-    except (BackendUnavailableError, AuthenticationError):
+    except BackendUnavailableError as err:
+        if not _may_be_taken(err):
+            raise
+        # Asked a second time the server would launch it twice.
+        found = _found_later(find)
+        if found is None:
+            raise ConnectionLostError(
+                f"The SkyPilot API server may have taken the launch, and does not say: {err}",
+                backend=BACKEND,
+                operation="launch",
+            ) from err
+        return found.id
+    except AuthenticationError:
         raise
     except BackendError as err:
         raise SubmitError(
@@ -147,6 +181,46 @@ def _submit(call: Callable[[], Any]) -> str:
             operation="launch",
             detail=err.detail,
         ) from err
+
+
+def _may_be_taken(err: BackendUnavailableError) -> bool:
+    """Tell whether a request may have reached the API server, which has not refused it."""
+    cause = err.__cause__
+    if isinstance(cause, HTTPError):
+        return cause.response is None or cause.response.status_code >= 500
+    return isinstance(cause, RequestException)
+
+
+def _is_late(err: BackendUnavailableError) -> bool:
+    """Tell whether the API server is there, and took longer than the SDK waits."""
+    return isinstance(err.__cause__, ReadTimeout)
+
+
+def _found_later(find: Callable[[], list[SkyRequest]]) -> SkyRequest | None:
+    for pause_s in _PAUSES_S:
+        time.sleep(pause_s)
+        with contextlib.suppress(BackendUnavailableError):
+            if found := find():
+                return found[0]
+    return None
+
+
+def _insisting(ask: Callable[[], _T]) -> _T:
+    """Ask a busy server again where that does no harm."""
+    for pause_s in _PAUSES_S:
+        try:
+            return ask()
+        except BackendUnavailableError as err:
+            if not _is_late(err):
+                raise
+        time.sleep(pause_s)
+    return ask()
+
+
+def is_interrupted(err: BackendError) -> bool:
+    """Tell whether a request ended with the API server that it was sent to."""
+    kind = getattr(sdk().exceptions, "RequestInterruptedError", ())
+    return isinstance(err.__cause__, kind)
 
 
 def answer(request_id: str, *, operation: str) -> Any:
@@ -158,8 +232,8 @@ def answer(request_id: str, *, operation: str) -> Any:
 def find_request(request_id: str) -> SkyRequest | None:
     """Return how a request stands; None where nobody knows.
 
-    The API server forgets requests after some days, and one on this machine may not be running;
-    other calls start it.
+    The API server forgets requests a day after their end, and all of them when it is started. One
+    on this machine may not be running; other calls start it.
     """
     with asking("ask for a request"):
         found = sdk().api_status(request_ids=[request_id])
@@ -174,32 +248,43 @@ def live_launches(cluster: str) -> list[SkyRequest]:
 
 
 def requests_naming(cluster: str | None, name: str) -> list[SkyRequest]:
-    """Return the launches of task ``name`` that the API server knows of, the latest first."""
+    """Return the launches of task ``name`` that the API server knows of, the latest first.
+
+    On a cluster, or of managed jobs: the controller launches these on clusters of theirs.
+    """
     with asking("list requests"):
         found = sdk().api_status(all_status=True)
     wanted = [
         payload
         for payload in found
-        if _is_launch(payload)
-        and (cluster is None or payload.cluster_name in (None, cluster))
-        and name in payload.request_body
+        if _is_launch(payload) and _is_of(cluster, payload) and name in payload.request_body
     ]
     return [_request(p) for p in sorted(wanted, key=lambda p: p.created_at, reverse=True)]
 
 
 def cancel_request(request_id: str) -> None:
     """Stop a request that is still going on, such as a launch that waits for machines."""
-    with asking("cancel a request"):
-        sdk().get(sdk().api_cancel(request_ids=[request_id], silent=True))
+    answer(
+        _insisting(lambda: _call("api_cancel", request_ids=[request_id], silent=True)),
+        operation="cancel a request",
+    )
 
 
 def _is_launch(payload: Any) -> bool:
     return str(payload.name).endswith("launch")
 
 
+def _is_of(cluster: str | None, payload: Any) -> bool:
+    is_managed = str(payload.name).endswith("jobs.launch")
+    return is_managed if cluster is None else payload.cluster_name in (None, cluster)
+
+
 def _request(payload: Any) -> SkyRequest:
     return SkyRequest(
-        id=payload.request_id, status=str(payload.status), message=payload.status_msg or ""
+        id=payload.request_id,
+        status=str(payload.status),
+        message=payload.status_msg or "",
+        interrupted=bool(_get(payload, "should_retry")),
     )
 
 
@@ -233,6 +318,17 @@ def jobs(cluster: str) -> list[SkyJob]:
     ]
 
 
+def is_idle(cluster: str) -> bool:
+    """Tell whether nothing runs on a cluster, nor is about to."""
+    if live_launches(cluster):
+        return False
+    try:
+        found = jobs(cluster)
+    except JobNotFoundError:  # also where it did not come up
+        return True
+    return all(sdk().JobStatus(job.status).is_terminal() for job in found)
+
+
 def cancel(cluster: str, job_id: int) -> None:
     """End a job of a cluster. Ending one that has ended is fine."""
     answer(_call("cancel", cluster_name=cluster, job_ids=[job_id]), operation="cancel")
@@ -241,7 +337,8 @@ def cancel(cluster: str, job_id: int) -> None:
 def down(cluster: str) -> None:
     """Take a cluster down. One that is gone is fine."""
     with contextlib.suppress(JobNotFoundError):
-        answer(_call("down", cluster_name=cluster), operation="take down the cluster")
+        request = _insisting(lambda: _call("down", cluster_name=cluster))
+        answer(request, operation="take down the cluster")
 
 
 def tail(cluster: str, job_id: int, *, follow: bool) -> Iterator[LogLine]:
@@ -329,11 +426,36 @@ def _written(call: Callable[..., Any]) -> Iterator[str | None]:
         done.result()
 
 
-def download_managed(job_id: int, directory: Path) -> None:
-    """Copy the logs of a managed job into ``directory``."""
-    with asking("download logs"), muted():
-        paths = sdk().jobs.download_logs(name=None, job_id=job_id, refresh=False, controller=False)
-    _keep(next(iter(paths.values()), None), directory)
+def download_managed(job_id: int, directory: Path, *, has_run: bool = False) -> None:
+    """Copy the logs of a managed job into ``directory``.
+
+    SkyPilot may say that a job has ended before it has its logs. Those of one that ``has_run``
+    are waited for.
+    """
+    deadline = time.monotonic() + (_LOGS_LAG_S if has_run else 0)
+    while True:
+        with asking("download logs"), muted():
+            paths = sdk().jobs.download_logs(
+                name=None, job_id=job_id, refresh=False, controller=False
+            )
+        path = next(iter(paths.values()), None)
+        if path is None or not is_without_logs(Path(path)) or time.monotonic() > deadline:
+            break
+        time.sleep(_LOGS_POLL_S)
+    _keep(path, directory)
+
+
+def is_without_logs(path: Path) -> bool:
+    """Tell whether SkyPilot gave us, instead of a managed job's log, a line that there is none."""
+    path = path.expanduser()
+    log = path / "run.log" if path.is_dir() else path
+    try:
+        said = log.read_text(errors="replace")
+    except FileNotFoundError:
+        return True
+    return "is already in terminal state" in said and not any(
+        map(parse_line, said.splitlines(keepends=True))
+    )
 
 
 def server() -> str:
@@ -412,4 +534,5 @@ def parse_line(line: str) -> LogLine | None:
     match = _PREFIX.match(line)
     if match is None:
         return None
-    return LogLine(rank=int(match["rank"] or 0), text=line[match.end() :])
+    text = _FINISHED.sub("", line[match.end() :])
+    return LogLine(rank=int(match["rank"] or 0), text=text)

@@ -24,7 +24,7 @@ main() {
         unshare --mount --net --pid --fork --kill-child --mount-proc \
             "$0" --inside "$dir" "$venv" "$@" &
         # It lets no signal through, except that one.
-        trap "kill -KILL $! 2>/dev/null || true" EXIT
+        trap "kill -KILL $! 2>/dev/null || true; forget '$dir'" EXIT
         trap 'exit 130' INT TERM HUP
         wait $!
         exit
@@ -37,6 +37,11 @@ main() {
     sshd "$dir"
     skypilot "$dir" "$venv"
     "$@"
+}
+
+forget() {
+    # Where a job may write to /, it has its directory as /nemo_run.
+    case $(readlink /nemo_run) in "$1"/*) rm -f /nemo_run ;; esac
 }
 
 SSH_PORT=2222
@@ -66,14 +71,28 @@ machine() {
 }
 
 programs() {
-    # Nodes have SkyPilot's runtime already, as its own images do: VENV itself. What would install it
-    # is a program that says so.
-    local dir=$1 venv=$2
+    # Nodes have SkyPilot's runtime already, as its own images do: VENV, with a Python that starts
+    # quickly. What would install it is a program that says so.
+    local dir=$1 venv=$2 path warm=$PWD/tests/integration/skypilot/warm_python.py
+    mkdir -p "$dir/node/bin"
+    ln -s "$venv"/bin/* "$dir/node/bin/"
+    ln -s "$venv/lib" "$venv/pyvenv.cfg" "$dir/node/"
+    rm "$dir"/node/bin/{python*,activate,sky}
+    for path in activate sky; do sed "s#$venv#$dir/node#g" "$venv/bin/$path" >"$dir/node/bin/$path"; done
+    cat >"$dir/node/bin/python" <<EOF
+#!/bin/sh
+exec "$(realpath "$venv/bin/python")" -IS "$warm" run "$dir/run/warm.sock" "$venv/bin/python" \
+    "$dir/node/bin/python" "\$@"
+EOF
+    chmod 755 "$dir"/node/bin/{python,sky}
+    ln -s python "$dir/node/bin/python3"
+    HOME=$dir/nodehome OPENBLAS_NUM_THREADS=1 "$venv/bin/python" "$warm" serve "$dir/run/warm.sock" \
+        >"$dir/log/warm.log" 2>&1 &
     cat >"$dir/bin/uv" <<EOF
 #!/bin/bash
 case "\$*" in
     -V) echo "uv 0" ;;
-    *venv*/skypilot-runtime*) ln -sfn "$venv" "\$(printf '%s\n' "\$@" | grep '/skypilot-runtime\$')" ;;
+    *venv*/skypilot-runtime*) ln -sfn "$dir/node" "\$(printf '%s\n' "\$@" | grep '/skypilot-runtime\$')" ;;
     "pip list") echo "skypilot 0" ;;
     "pip install"* | "pip uninstall"*) ;;
     *) exit 1 ;;
@@ -213,14 +232,17 @@ EOF
         "$package/backends/backend_utils.py"
     # What nodes would install their runtime from, newer than the package so that it is not built.
     touch "$dir/home/.sky/wheels/none/skypilot-$version-py3-none-any.whl"
-    export HOME=$dir/home SKYPILOT_DISABLE_USAGE_COLLECTION=1 PATH=$venv/bin:$PATH
+    export HOME=$dir/home SKYPILOT_DISABLE_USAGE_COLLECTION=1 PATH=$venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
     export NEMO_RUN_TEST_SKYPILOT=$dir NEMO_RUN_TEST_SKYPILOT_CLUSTER=shared
     # SkyPilot leaves out of what it copies what a repository around it ignores.
     export GIT_CEILING_DIRECTORIES=$dir
     # By its memory it decides how many processes it starts.
     export SKYPILOT_POD_MEMORY_GB_LIMIT=12
-    sky api start >"$dir/log/sky.log" 2>&1 || { cat "$dir/log/sky.log" >&2; return 1; }
-    sky check slurm >>"$dir/log/sky.log" 2>&1 || { cat "$dir/log/sky.log" >&2; return 1; }
+    # It waits a minute for its server, which on a busy machine takes longer.
+    {
+        "$dir/node/bin/sky" api start || "$dir/node/bin/sky" api start &&
+            "$dir/node/bin/sky" check slurm
+    } >"$dir/log/sky.log" 2>&1 || { cat "$dir/log/sky.log" >&2; return 1; }
 }
 
 main "$@"

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # suite.sh: the tests that need SkyPilot, inside of bed.sh. Arguments are for pytest.
 #
-# Each managed job makes a cluster of its own, which takes two processors a minute: of the contract
-# suite they run what SKYPILOT_JOBS chooses; with SKYPILOT_JOBS=test all of it.
+# Jobs mostly wait for each other's questions, so more tests run at once than there are processors.
+# What fails is tried once more, when nothing else is going on, and must pass then. Each managed job
+# makes a cluster of its own: SKYPILOT_JOBS, an expression as for pytest -k, runs some of these only.
 set -uo pipefail
 LOG=$NEMO_RUN_TEST_SKYPILOT/log/sky.log
-JOBS=${SKYPILOT_JOBS:-test_executors or TestPlanning or where_the_job_ended or started_again_as_often or cancel_returns}
-TESTS=(python -m pytest -q --timeout 1200)
+TESTS=(python -m pytest -q --timeout 1200 --durations 8 -o "cache_dir=$NEMO_RUN_TEST_SKYPILOT/cache")
+JOBS=${SKYPILOT_JOBS:-test}
 PLACES=(tests/contract tests/integration/skypilot)
 
 # Two nodes on which most tests run their jobs.
@@ -14,7 +15,12 @@ sky launch -y --fast -c "$NEMO_RUN_TEST_SKYPILOT_CLUSTER" --infra slurm/loop --n
     --cpus 32 --memory 32 true >>"$LOG" 2>&1 || { cat "$LOG"; exit 1; }
 
 status=0
-"${TESTS[@]}" -n 4 --dist worksteal -m "skypilot and not skypilot_alone" \
-    -k "not skypilot_jobs or ($JOBS)" "$@" "${PLACES[@]}" || status=$?
-"${TESTS[@]}" -m skypilot_alone "$@" "${PLACES[@]}" || status=$?
+run() {
+    "${TESTS[@]}" "$@" "${PLACES[@]}" ||
+        "${TESTS[@]}" --last-failed --last-failed-no-failures none "${PLACES[@]}" || status=$?
+}
+"${TESTS[@]}" -k skypilot tests/compat/test_listings.py || status=$?
+run -n 6 --dist worksteal -m "skypilot and not skypilot_alone" \
+    -k "not (test_schedulers and skypilot_jobs) or ($JOBS)" "$@"
+run -m skypilot_alone "$@"
 exit $status

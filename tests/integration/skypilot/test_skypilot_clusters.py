@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from tests.contract.backends import ROOT, SkypilotCluster, SkypilotJobs
+from tests.integration.skypilot.late import late_answers
+from tests.integration.skypilot.line import line
 from torchx.specs import AppState
 
 import nemo_run as run
+from nemo_run._clients import skypilot as client
+from nemo_run.exceptions import BackendUnavailableError
 
 pytestmark = [pytest.mark.slow, pytest.mark.skypilot, pytest.mark.timeout(1200)]
+
+
+KINDS = pytest.mark.parametrize("kind", [SkypilotCluster, SkypilotJobs])
+LAUNCHES = pytest.mark.parametrize(
+    ("kind", "launch"), [(SkypilotCluster, b"POST /launch"), (SkypilotJobs, b"POST /jobs/launch")]
+)
 
 
 @pytest.fixture
@@ -97,12 +110,14 @@ def test_the_code_travels(cluster: SkypilotCluster, tmp_path: Path) -> None:
     assert cluster.lines(app_id) == ["travelled\n"]
 
 
+@KINDS
 def test_a_job_is_found_whose_launcher_never_heard_of_its_request(
-    cluster: SkypilotCluster, nemorun_home: Path
+    skypilot_bed: Path, nemorun_home: Path, tmp_path: Path, kind: type[SkypilotCluster]
 ) -> None:
+    cluster = kind(tmp_path)
     planned = cluster.plan("sleep 5; echo found")
     app_id = cluster.scheduler.schedule(planned)
-    (path,) = (nemorun_home / "jobs" / "skypilot").glob("*.json")
+    (path,) = (nemorun_home / "jobs" / kind.name).glob("*.json")
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "ref": None, "state": "UNSUBMITTED"}))
     assert cluster.scheduler.submitted(planned) == app_id
@@ -117,12 +132,32 @@ def test_a_job_that_was_never_asked_for_is_known_as_such(
     record = cluster.scheduler._new_record(planned, planned.request.app_id)
     cluster.scheduler._put(record)
     assert cluster.scheduler.submitted(planned) is None
+    assert cluster.outage is not None
+    with cluster.outage(), pytest.raises(BackendUnavailableError):
+        cluster.scheduler.submitted(planned)
     status = cluster.status(record.app_id)
     assert status is not None
     assert status.state is AppState.UNSUBMITTED
 
 
-@pytest.mark.parametrize("kind", [SkypilotCluster, SkypilotJobs])
+@pytest.mark.parametrize(
+    ("kind", "app_id"), [(SkypilotCluster, "e___gone___t___3"), (SkypilotJobs, "e___t___987")]
+)
+def test_a_job_of_an_earlier_release_whose_cluster_is_gone_is_lost(
+    skypilot_bed: Path,
+    nemorun_home: Path,
+    tmp_path: Path,
+    kind: type[SkypilotCluster],
+    app_id: str,
+) -> None:
+    nemorun_home.mkdir(exist_ok=True)
+    index = {app_id: {"job_status": "RUNNING"}}
+    (nemorun_home / ".skypilot_jobs.json").write_text(json.dumps(index))
+    status = kind(tmp_path).scheduler.status_of(app_id)
+    assert (status.state, status.lost) == (AppState.UNKNOWN, True)
+
+
+@KINDS
 def test_the_api_server_may_be_elsewhere(
     skypilot_bed: Path,
     tmp_path: Path,
@@ -140,3 +175,117 @@ def test_the_api_server_may_be_elsewhere(
         "lines": ["from afar\n"],
         "listed": [app_id],
     }
+
+
+@LAUNCHES
+def test_a_job_is_launched_once_where_the_answer_comes_too_late(
+    skypilot_bed: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[SkypilotCluster],
+    launch: bytes,
+) -> None:
+    cluster = kind(tmp_path)
+    with late_answers(launch) as address, monkeypatch.context() as there:
+        there.setenv("SKYPILOT_API_SERVER_ENDPOINT", address)
+        app_id = cluster.in_new_process().schedule("echo once")
+    assert cluster.wait(app_id).state is AppState.SUCCEEDED
+    assert cluster.lines(app_id) == ["once\n"]
+    assert len(_launches(kind, app_id)) == 1
+
+
+ONCE = """\
+import pathlib, sys
+import nemo_run as run
+from tests.contract.backends import BACKENDS
+executor = BACKENDS[sys.argv[1]](pathlib.Path(sys.argv[2])).executor()
+with run.Experiment("once", executor=executor, check=True) as exp:
+    exp.add(run.Script(inline="echo once"), name="job")
+    exp.run()
+"""
+
+
+@LAUNCHES
+def test_a_launch_whose_answer_is_lost_is_neither_repeated_nor_given_up(
+    skypilot_bed: Path, tmp_path: Path, kind: type[SkypilotCluster], launch: bytes
+) -> None:
+    cluster = kind(tmp_path)
+    with line(cut_after=launch) as way:
+        launcher = subprocess.Popen(
+            [sys.executable, "-c", ONCE, kind.name, str(tmp_path)],
+            cwd=ROOT,
+            env={**os.environ, "SKYPILOT_API_SERVER_ENDPOINT": way.address},
+        )
+        # Nobody can be asked for so long that whoever launched it has to leave it at that.
+        deadline = time.monotonic() + 300
+        while way.refused < 12:
+            assert launcher.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        way.mend()
+        assert launcher.wait() == 0
+    (app_id,) = cluster.listed()
+    assert cluster.lines(app_id) == ["once\n"]
+    assert len(_launches(kind, app_id)) == 1
+
+
+FOLLOW = """\
+import pathlib, sys
+from tests.contract.backends import BACKENDS
+scheduler = BACKENDS[sys.argv[1]](pathlib.Path(sys.argv[2])).scheduler
+for line in scheduler.log_iter(sys.argv[3], "job", should_tail=True):
+    print(line, end="", flush=True)
+"""
+
+
+@KINDS
+def test_followed_logs_go_on_after_an_outage_in_which_the_job_has_ended(
+    skypilot_bed: Path, tmp_path: Path, kind: type[SkypilotCluster]
+) -> None:
+    cluster = kind(tmp_path)
+    go_on = cluster.scratch / "go_on"
+    app_id = cluster.schedule(f"echo up; until [ -e {go_on} ]; do sleep 0.1; done; echo done")
+    cluster.wait_for_line(app_id, "up\n")
+    with line() as way:
+        follower = subprocess.Popen(
+            [sys.executable, "-c", FOLLOW, kind.name, str(tmp_path), app_id],
+            cwd=ROOT,
+            env={**os.environ, "SKYPILOT_API_SERVER_ENDPOINT": way.address},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == "up\n"
+        way.cut()
+        deadline = time.monotonic() + 300
+        while way.refused < 3:
+            assert follower.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        go_on.touch()
+        assert cluster.wait(app_id).state is AppState.SUCCEEDED
+        way.mend()
+        rest, _ = follower.communicate()
+    assert (rest, follower.returncode) == ("done\n", 0)
+
+
+def test_logs_that_could_not_be_copied_are_read_from_the_cluster(
+    skypilot_bed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    logs = home / "sky_logs" / os.environ["NEMO_RUN_TEST_SKYPILOT_CLUSTER"]
+    logs.parent.mkdir(parents=True)
+    logs.write_text("not the directory that SkyPilot copies logs to")
+    monkeypatch.setenv("SKYPILOT_API_SERVER_ENDPOINT", "http://elsewhere:46580")
+    monkeypatch.setenv("HOME", str(home))
+    there = SkypilotCluster(tmp_path).in_new_process()
+    app_id = there.schedule("echo still there")
+    seen = there.call("seen", app_id)
+    assert (seen["state"], seen["lines"]) == ("SUCCEEDED", ["still there\n"])
+
+
+def _launches(kind: type[SkypilotCluster], app_id: str) -> list[client.SkyRequest]:
+    """Return the launches of a job that the API server was asked for."""
+    managed = kind is SkypilotJobs
+    cluster = None if managed else os.environ["NEMO_RUN_TEST_SKYPILOT_CLUSTER"]
+    return client.requests_naming(cluster, app_id.rpartition("___")[2])

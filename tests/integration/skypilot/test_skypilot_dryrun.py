@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -80,3 +81,23 @@ def test_jobs_that_are_not_there() -> None:
     run.SkypilotExecutor.cancel("e___never-made___job___1")
     assert run.SkypilotJobsExecutor.status("c___job___123456") is None
     run.SkypilotJobsExecutor.cancel("c___job___123456")
+
+
+@pytest.mark.parametrize("kind", ["SkypilotExecutor", "SkypilotJobsExecutor"])
+def test_the_doctor_asks_the_api_server(kind: str) -> None:
+    found = _doctor(f"{kind}(infra=slurm/loop,cpus=2)")
+    assert {finding["verdict"] for finding in found.values()} == {"ok"}
+    assert "Slurm" in found["resources"]["detail"]
+    assert found["server"]["detail"].startswith(found["sdk"]["detail"].removeprefix("skypilot "))
+
+
+def test_the_doctor_starts_no_api_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKYPILOT_API_SERVER_ENDPOINT", "http://127.0.0.1:9")
+    server = _doctor("SkypilotExecutor(infra=slurm/loop)")["server"]
+    assert (server["verdict"], "sky api info" in server["advice"]) == ("warning", True)
+
+
+def _doctor(executor: str) -> dict[str, dict[str, str]]:
+    command = [sys.executable, "-W", "ignore", "-m", "nemo_run", "doctor", "--json", executor]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return {finding["subject"]: finding for finding in json.loads(done.stdout)[executor]}

@@ -164,6 +164,7 @@ def task() -> dict[str, Any]:
     assert executor == before
     return {
         "shown": shown(made),
+        "plain": shown(run.SkypilotExecutor(job_dir="/tmp").to_task("train", ["true"])),
         "choices": len(made.resources),
         "secret": made.secrets["HF_TOKEN"].get_secret_value()
         if hasattr(made.secrets["HF_TOKEN"], "get_secret_value")
@@ -186,6 +187,10 @@ def test_a_task_has_all_that_was_asked_for_and_shows_no_secret(answers: dict[str
     assert "python train.py" in config["run"]
 
 
+def test_a_task_without_setup_has_none_that_nodes_would_run(answers: dict[str, Any]) -> None:
+    assert "setup" not in answers["task"]["plain"]
+
+
 def refused() -> str:
     import nemo_run as run
     from nemo_run.exceptions import ConfigError
@@ -205,13 +210,16 @@ def test_what_skypilot_does_not_know_is_refused_before_anything_is_submitted(
 
 def raised() -> list[str]:
     from nemo_run._clients._skypilot_sdk import asking
-    from nemo_run.exceptions import BackendError
+    from nemo_run.exceptions import BackendError, BackendUnavailableError
 
     said = []
-    for err in (Exception("no zip file"), RuntimeError("no cluster"), KeyError("a defect")):
+    away = RuntimeError("Failed to start SkyPilot API server at http://127.0.0.1:46580")
+    for err in (Exception("no zip file"), RuntimeError("no cluster"), away, KeyError("a defect")):
         try:
             with asking("download logs"):
                 raise err
+        except BackendUnavailableError:
+            said.append("away")
         except BackendError as ours:
             said.append(ours.detail)
         except KeyError:
@@ -220,4 +228,4 @@ def raised() -> list[str]:
 
 
 def test_what_it_raises_is_told_from_defects(answers: dict[str, Any]) -> None:
-    assert answers["raised"] == ["no zip file", "no cluster", "KeyError"]
+    assert answers["raised"] == ["no zip file", "no cluster", "away", "KeyError"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import functools
+import hashlib
 import logging
 import re
 from collections.abc import Iterator, Sequence
@@ -29,6 +31,7 @@ RUN_DIR_VAR = "nemo_run_dir"
 """Variable of the run script that says where the job directory is on the cluster."""
 
 _MAX_NAME = 100
+_DIGEST = 10
 
 TRY = "nemo_run: try"
 """How the line in a job's log begins that says which try follows."""
@@ -112,7 +115,7 @@ class SkypilotTask(Executor):
                 "given as well. Leave one of the two out."
             )
         if self.cloud is not None:
-            log.debug("SkyPilot recommends infra=... instead of cloud, region and zone.")
+            _recommend_infra()
         if self.cluster_name is not None and "___" in self.cluster_name:
             raise ConfigError(
                 f"cluster_name={self.cluster_name!r} has '___' in it, which separates the parts of "
@@ -218,7 +221,7 @@ class SkypilotTask(Executor):
         hidden = {key: value for key, value in environment.items() if sounds_secret(key)}
         task = sdk.Task(
             name,
-            setup=self.setup or "",
+            setup=self.setup or None,  # nodes would run an empty one, too
             run=None if cmd is None else run_script(name, cmd, retries=self._tries()),
             envs={key: value for key, value in environment.items() if key not in hidden},
             secrets=hidden,
@@ -241,13 +244,22 @@ class SkypilotTask(Executor):
         return self.retries
 
 
+@functools.cache  # executors are copied and read again many times
+def _recommend_infra() -> None:
+    log.warning("SkyPilot has deprecated cloud: use infra instead, such as infra='aws/us-east-1'.")
+
+
 def task_name(name: str, max_length: int = 60) -> str:
     """Return ``name`` as SkyPilot takes it for tasks and clusters: no two signs in a row.
 
-    So ``___`` is in none, which separates the parts of our job ids.
+    So ``___`` is in none, which separates the parts of our job ids. What is cut off is what tells
+    experiments of one title apart, so a hash stands for it.
     """
-    words = re.sub(r"[^A-Za-z0-9]*([^A-Za-z0-9])[^A-Za-z0-9]*", _sign, name)
-    return words[:max_length].strip("._-") or "job"
+    words = re.sub(r"[^A-Za-z0-9]*([^A-Za-z0-9])[^A-Za-z0-9]*", _sign, name).strip("._-")
+    if len(words) <= max_length:
+        return words or "job"
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
+    return f"{words[: max_length - _DIGEST - 1].rstrip('._-')}-{digest}"
 
 
 def _sign(match: re.Match[str]) -> str:

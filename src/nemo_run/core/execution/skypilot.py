@@ -185,12 +185,28 @@ class SkypilotExecutor(SkypilotTask):
         app_id = app_id_of(handle)
         if is_made_for_experiment(app_id):
             cluster = split_app_id(app_id)[0]
-            yield Leftover(f"cluster {cluster} of SkyPilot's", lambda: client.down(cluster))
+            yield Leftover(f"cluster {cluster} of SkyPilot's", lambda: take_down(cluster))
 
 
 def cluster_of(experiment: str) -> str:
     """Return the name of the cluster that is made for an experiment."""
     return experiment if experiment[:1].isalpha() else f"nemo-run-{experiment}"
+
+
+def take_down(cluster: str) -> None:
+    """Take down a cluster on which nothing runs; one that is gone is fine.
+
+    Raises:
+        BackendError: something runs on it.
+    """
+    if not client.is_idle(cluster):
+        raise BackendError(
+            f"Cluster {cluster} is left up: jobs run on it, or are about to. Cancel them, or wait "
+            f"for their end, and try again; sky queue {cluster} lists them.",
+            backend=client.BACKEND,
+            operation="take down the cluster",
+        )
+    client.down(cluster)
 
 
 def app_id_for(executor: SkypilotExecutor, task: str, tag: str) -> str:

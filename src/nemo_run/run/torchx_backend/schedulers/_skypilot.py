@@ -26,6 +26,7 @@ from nemo_run.exceptions import (
     BackendError,
     BackendUnavailableError,
     ConfigError,
+    JobLostError,
     JobNotFoundError,
     UnsupportedError,
 )
@@ -74,9 +75,12 @@ class SkypilotSchedulerMixin(SchedulerMixin[TaskT, PlannedT]):
         """Return the request that launches a job, if the API server knows one."""
         raise NotImplementedError
 
-    def _whereabouts(self, app_id: str) -> str:
-        """Say what became of a job that was launched, and that SkyPilot does not know."""
-        return "SkyPilot does not know of it any more"
+    def _missing(self, app_id: str) -> JobNotFoundError:
+        """Return what is to be said of a job that was launched, and that SkyPilot does not know.
+
+        A `JobLostError` where it never will again.
+        """
+        raise NotImplementedError
 
     def _stream(self, app_id: str, job: client.SkyJob, *, follow: bool) -> Iterator[client.LogLine]:
         raise NotImplementedError
@@ -130,23 +134,17 @@ class SkypilotSchedulerMixin(SchedulerMixin[TaskT, PlannedT]):
 
     def _not_launched(self, ref: JobRef, request: client.SkyRequest | None) -> JobStatus:
         """Say why SkyPilot does not have a job."""
-        if request is None:
+        # What ends with a number is of 0.12, which waited for its requests.
+        last = ref.where["app_id"].rpartition("___")[2]
+        if request is None and not ref.native_id and not last.isdecimal():
             return JobStatus(state=AppState.UNSUBMITTED)
-        if request.is_live:
-            return _waits(request)
-        if request.status == "CANCELLED":
-            return JobStatus(state=AppState.CANCELLED, message="cancelled before it was started")
-        try:
-            client.answer(request.id, operation="launch")
-        except (BackendUnavailableError, JobNotFoundError):
-            raise
-        except BackendError as err:
-            return JobStatus(state=AppState.FAILED, message=str(err))
-        raise JobNotFoundError(
-            f"the job was launched, but {self._whereabouts(ref.where['app_id'])}",
-            backend=self.backend,
-            operation="status",
-        )
+        if request is not None:
+            if request.is_live:
+                return _waits(request)
+            failed = _failed_launch(request)
+            if failed is not None:
+                return failed
+        raise self._missing(ref.where["app_id"])
 
     def _lines(self, ref: JobRef, query: LogQuery) -> Iterator[str]:
         if query.since is not None or query.until is not None:
@@ -155,21 +153,29 @@ class SkypilotSchedulerMixin(SchedulerMixin[TaskT, PlannedT]):
                 "time. Leave out since and until."
             )
         seen = 0
-        while _kept(ref).job is None:
+        while not _kept(ref).is_whole:
             try:
                 for line in islice(self._running_lines(ref, query), seen, None):
+                    if query.follow and not line.endswith("\n"):
+                        break  # its rest may come with the next stream, or is kept
                     seen += 1
                     yield line
+                # A stream also ends when the API server is restarted.
+                if not query.follow or is_terminal(self._poll(ref).state):
+                    break
             except BackendUnavailableError as err:
                 if not query.follow:
                     raise
                 log.debug("%s: %s", ref.where["app_id"], err)
-            # A stream also ends when the API server is restarted.
-            if not query.follow or is_terminal(self._poll(ref).state):
+            except JobLostError:
                 break
             time.sleep(FOLLOW_POLL_S)
-        if not seen:
-            yield from _kept(ref).lines(query.replica)
+        kept = _kept(ref)
+        if seen:
+            # What came after a stream broke, in lines as SkyPilot streams them.
+            yield from islice(kept.streamed_lines(query.replica), seen, None)
+        else:
+            yield from kept.lines(query.replica)
 
     def _running_lines(self, ref: JobRef, query: LogQuery) -> Iterator[str]:
         app_id = ref.where["app_id"]
@@ -244,6 +250,27 @@ def ref_of(request_id: str, app_id: str, job_dir: str) -> JobRef:
 
 def _kept(ref: JobRef) -> KeptJob:
     return KeptJob(log_directory(ref.where["job_dir"], ref.where["app_id"]))
+
+
+def _failed_launch(request: client.SkyRequest) -> JobStatus | None:
+    """Return how a launch that has ended made its job end; None where it went well."""
+    interrupted = JobStatus(
+        state=AppState.FAILED,
+        message="the SkyPilot API server was stopped while it launched the job, and does not go on",
+    )
+    if request.interrupted:
+        return interrupted
+    try:
+        client.answer(request.id, operation="launch")
+    except BackendUnavailableError as err:
+        if client.is_interrupted(err):
+            return interrupted
+        raise
+    except BackendError as err:
+        if request.status == "CANCELLED":
+            return JobStatus(state=AppState.CANCELLED, message="cancelled before it was started")
+        return JobStatus(state=AppState.FAILED, message=str(err))
+    return None
 
 
 def _waits(request: client.SkyRequest) -> JobStatus:

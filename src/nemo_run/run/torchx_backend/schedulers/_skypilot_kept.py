@@ -1,15 +1,18 @@
 """What is kept of an ended SkyPilot job in its directory, so that it outlives the cluster.
 
-``run.log`` is what SkyPilot says about the job, ``tasks/`` has what each node wrote, and
-``job.json`` says how it ended.
+``run.log`` is what SkyPilot says about the job, ``tasks/`` has what each node wrote. A file beside
+the directory, named after it with ``.json``, says how the job ended.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -21,12 +24,14 @@ from nemo_run.exceptions import BackendError, BackendUnavailableError
 log = logging.getLogger(__name__)
 
 _CODES = re.compile(r"return code list:\S* \[([-\d, ]+)\]")
+_KILLED = (137, 143)
+"""How nodes end that SkyPilot ends, by KILL or by TERM, because another has failed."""
 _TRY = re.compile(rf"^{TRY} (\d+) of", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class KeptJob:
-    """The directory of an ended job; nothing is in it before."""
+    """The directory of an ended job, which is not there before its logs were copied."""
 
     directory: Path
 
@@ -34,53 +39,84 @@ class KeptJob:
     def job(self) -> SkyJob | None:
         """How the job ended, or None if it is not known to have."""
         try:
-            return SkyJob(**json.loads((self.directory / "job.json").read_bytes()))
+            return SkyJob(**json.loads(self._outcome.read_bytes()))
         except FileNotFoundError:
             return None
 
-    def keep(self, job: SkyJob, download: Callable[[Path], None]) -> None:
+    @property
+    def is_whole(self) -> bool:
+        """Whether the job has ended, and its logs, if it had any, were copied."""
+        return self.job is not None and self.directory.is_dir()
+
+    def keep(
+        self,
+        job: SkyJob,
+        download: Callable[[Path], None],
+        pauses_s: Sequence[float] = (1.0, 2.0, 4.0),
+    ) -> None:
         """Copy the logs of a job that has ended, once, and write down how it did.
+
+        Logs that cannot be copied after ``pauses_s`` either do not hide how it ended.
 
         Raises:
             BackendUnavailableError: nobody answers now; to be tried again.
         """
-        if self.job is not None:
+        if self.is_whole:
             return
-        try:
-            download(self.directory)
-        except BackendUnavailableError:
-            raise
-        except BackendError as err:
-            log.warning("%s: the logs could not be copied: %s", job.name, err)
-        self.directory.mkdir(parents=True, exist_ok=True)
-        write_whole(self.directory / "job.json", json.dumps(asdict(job)).encode())
+        for pause_s in (*pauses_s, None):
+            try:
+                download(self.directory)
+                self.directory.mkdir(parents=True, exist_ok=True)
+                break
+            except BackendUnavailableError:
+                raise
+            except BackendError as err:
+                if pause_s is None:
+                    log.warning("%s: the logs could not be copied: %s", job.name, err)
+                else:
+                    time.sleep(pause_s)
+        self._outcome.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(self._outcome, json.dumps(asdict(job)).encode())
 
     def lines(self, rank: int) -> Iterator[str]:
-        """Yield what a node wrote; a carriage return does not end a line.
+        """Yield what a node wrote; nothing but a newline ends a line.
 
-        Of a managed job SkyPilot only has what it printed, with the node before each line.
+        Of a managed job SkyPilot only has what it printed, with the node before each line, and
+        with newlines instead of carriage returns.
         """
         path = self._raw(rank)
         if path is not None:
-            with path.open(errors="replace", newline="\n") as file:
-                yield from file
+            yield from _lines(path)
             return
-        for text in _text(self.directory / "run.log").splitlines(keepends=True):
+        for text in _lines(self.directory / "run.log"):
             line = parse_line(text)
             if line is not None and line.rank == rank:
                 yield line.text
 
+    def streamed_lines(self, rank: int) -> Iterator[str]:
+        """Yield what a node wrote as SkyPilot streams it: carriage returns end lines, too."""
+        for line in self.lines(rank):
+            yield from io.StringIO(line, newline=None)
+
     @property
     def exit_code(self) -> int | None:
-        """The first exit code of a node that is not 0, where it is known."""
+        """The exit code of the first node that failed by itself, where it is known.
+
+        SkyPilot ends the others then, see `_KILLED`.
+        """
         codes = _CODES.findall(_text(self.directory / "run.log"))
         known = [int(code) for code in codes[-1].split(",")] if codes else []
-        return next((code for code in known if code), None)
+        failed = sorted(filter(None, known), key=lambda code: code in _KILLED)
+        return failed[0] if failed else None
 
     @property
     def restarts(self) -> int:
         tries = _TRY.findall("".join(self.lines(0)))
         return int(tries[-1]) - 1 if tries else 0
+
+    @property
+    def _outcome(self) -> Path:
+        return self.directory.with_name(f"{self.directory.name}.json")
 
     def _raw(self, rank: int) -> Path | None:
         files = sorted((self.directory / "tasks").glob("*.log"))
@@ -88,6 +124,11 @@ class KeptJob:
             return files[0]
         pattern = re.compile(rf"(?:{rank}|.*rank{rank})(?:\D.*)?\.log")
         return next((path for path in files if pattern.fullmatch(path.name)), None)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with contextlib.suppress(FileNotFoundError), path.open(errors="replace", newline="\n") as file:
+        yield from file
 
 
 def _text(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +19,7 @@ from torchx.specs import AppDef, AppState, is_terminal
 
 from nemo_run._clients import skypilot as client
 from nemo_run._home import get_nemorun_home
-from nemo_run._records import JobRef
+from nemo_run._records import JobRecord, JobRef
 from nemo_run.core.execution._skypilot_task import task_name
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.skypilot import (
@@ -30,13 +30,13 @@ from nemo_run.core.execution.skypilot import (
     job_name,
     split_app_id,
 )
-from nemo_run.exceptions import JobNotFoundError
+from nemo_run.exceptions import JobLostError, JobNotFoundError, UnsupportedError
 from nemo_run.run.torchx_backend.schedulers._skypilot import (
     INDEX,
     SkypilotSchedulerMixin,
     ref_of,
 )
-from nemo_run.run.torchx_backend.schedulers.api import TAG, SchedulerMixin
+from nemo_run.run.torchx_backend.schedulers.api import TAG, JobStatus, SchedulerMixin
 
 if TYPE_CHECKING:
     import sky
@@ -59,14 +59,17 @@ STATES: Mapping[str, AppState] = {
 """The words of SkyPilot's ``JobStatus``."""
 
 CLUSTERS: Mapping[str | None, str] = {
-    None: "is gone",
+    None: "is gone, and how the job ended is not known",
     "PENDING": "waits to be made",
-    "INIT": "is being made, or in trouble: see sky status --refresh",
-    "UP": "does not know of it: another cluster may have had the same name",
+    "INIT": "was not made to the end, or is in trouble: see sky status --refresh",
+    "UP": "does not know of it: its launch was lost, or another cluster had the same name",
     "STOPPED": "is stopped: sky start brings it back",
     "AUTOSTOPPING": "is being stopped, for it was idle",
 }
 """The words of SkyPilot's ``ClusterStatus``, and what they say of a job that is not listed."""
+
+_WITHOUT_IT = (None, "UP")
+"""How a cluster is that will never say more of a job that it does not list now."""
 
 
 def __getattr__(name: str) -> Any:
@@ -115,19 +118,26 @@ class SkypilotScheduler(
         return super().list()
 
     def unused_clusters(self) -> dict[str, str]:
-        """Return the clusters that were made for experiments from here whose jobs have all ended.
+        """Return the clusters that were made for experiments from here and on which no job runs.
 
-        By name, with the word of SkyPilot's ``ClusterStatus``. They cost money as long as they
-        are up: take them down with ``sky down``.
+        By name, with the word of SkyPilot's ``ClusterStatus``. They cost money, a stopped one for
+        its disks: take them down with ``sky down``.
         """
-        made: dict[str, bool] = {}
+        made: dict[str, list[JobStatus]] = {}
         for record in self._store.list(self._scheduler_name()):
             if is_made_for_experiment(record.app_id):
                 cluster, _, _ = split_app_id(record.app_id)
-                ended = record.is_terminal or is_terminal(self._present(record).state)
-                made[cluster] = made.get(cluster, True) and ended
-        found = {name: client.cluster_status(name) for name, ended in made.items() if ended}
-        return {name: status for name, status in found.items() if status is not None}
+                made.setdefault(cluster, []).append(self._present(record))
+        found = {
+            name: client.cluster_status(name)
+            for name, jobs in made.items()
+            if all(job.state is AppState.UNKNOWN or is_terminal(job.state) for job in jobs)
+        }
+        return {
+            name: status
+            for name, status in found.items()
+            if status is not None and is_unused(status, made[name])
+        }
 
     def unused(self) -> dict[str, str]:
         return {
@@ -136,6 +146,13 @@ class SkypilotScheduler(
         }
 
     def _plan(self, app: AppDef, executor: SkypilotExecutor) -> SkypilotRequest:
+        if executor.retries and executor.num_nodes > 1:
+            raise UnsupportedError(
+                f"On a cluster a failed command is started again on its own node, and the other "
+                f"nodes would not be, but retries={executor.retries} was asked for with "
+                f"num_nodes={executor.num_nodes}. Use SkypilotJobsExecutor, which starts all nodes "
+                "again, or set retries to 0."
+            )
         (role,) = app.roles
         role.num_replicas = executor.num_nodes
         tag = app.metadata[TAG]
@@ -162,18 +179,8 @@ class SkypilotScheduler(
             job = self._job(app_id)
         if job is not None and is_terminal(self._state(job)):
             self._keep(ref, job)
-        if is_made_for_experiment(app_id) and self._is_idle(cluster):
+        if is_made_for_experiment(app_id) and client.is_idle(cluster):
             client.down(cluster)
-
-    def _is_idle(self, cluster: str) -> bool:
-        """Tell whether nothing runs on a cluster, nor is about to."""
-        if client.live_launches(cluster):
-            return False
-        try:
-            jobs = client.jobs(cluster)
-        except JobNotFoundError:  # also where it did not come up
-            return True
-        return all(is_terminal(self._state(job)) for job in jobs)
 
     def _job(self, app_id: str) -> client.SkyJob | None:
         cluster, task, last = split_app_id(app_id)
@@ -182,10 +189,19 @@ class SkypilotScheduler(
         except JobNotFoundError:
             return None
 
-    def _whereabouts(self, app_id: str) -> str:
+    def _host(self, record: JobRecord) -> str:
+        return split_app_id(record.app_id)[0]
+
+    def _missing(self, app_id: str) -> JobNotFoundError:
         cluster, _, _ = split_app_id(app_id)
         status = client.cluster_status(cluster)
-        return f"its cluster {cluster} {CLUSTERS.get(status, f'is {status}')}"
+        said = CLUSTERS.get(status, f"is {status}")
+        kind = JobLostError if status in _WITHOUT_IT else JobNotFoundError
+        return kind(
+            f"the job was launched, but its cluster {cluster} {said}",
+            backend=self.backend,
+            operation="status",
+        )
 
     def _launch_request(self, ref: JobRef) -> client.SkyRequest | None:
         if ref.native_id:
@@ -203,6 +219,12 @@ class SkypilotScheduler(
 
     def _legacy_task(self, app_id: str) -> str:
         return split_app_id(app_id)[1]
+
+
+def is_unused(cluster: str, jobs: Iterable[JobStatus]) -> bool:
+    """Tell whether none of its jobs runs on a cluster that is there."""
+    # How they ended is not known before it is started again, but on a stopped one nothing runs.
+    return cluster == "STOPPED" or all(job.lost or is_terminal(job.state) for job in jobs)
 
 
 def create_scheduler(session_name: str, **kwargs: Any) -> SkypilotScheduler:

@@ -20,7 +20,7 @@ from torchx.specs import AppDef, AppState, is_terminal
 
 from nemo_run._clients import skypilot as client
 from nemo_run._home import get_nemorun_home
-from nemo_run._records import JobRef
+from nemo_run._records import JobRecord, JobRef
 from nemo_run.core.execution._skypilot_task import task_name
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.skypilot_jobs import (
@@ -28,7 +28,7 @@ from nemo_run.core.execution.skypilot_jobs import (
     find_job,
     split_app_id,
 )
-from nemo_run.exceptions import ConfigError, JobNotFoundError
+from nemo_run.exceptions import ConfigError, JobLostError, JobNotFoundError
 from nemo_run.run.torchx_backend.schedulers._skypilot import (
     INDEX,
     SkypilotSchedulerMixin,
@@ -62,6 +62,9 @@ STATES: Mapping[str, AppState] = {
     "FAILED_CONTROLLER": AppState.FAILED,
 }
 """The values of SkyPilot's ``ManagedJobStatus``."""
+
+_RAN = ("SUCCEEDED", "FAILED", "FAILED_SETUP")
+"""How a job ends that has written a log."""
 
 _CANCEL_TIMEOUT_S = 300.0
 _CANCEL_POLL_S = 1.0
@@ -117,6 +120,8 @@ class SkypilotJobsScheduler(
         role.num_replicas = executor.num_nodes
         tag = app.metadata[TAG]
         name = task_name(app.name)
+        if not name[0].isalpha():
+            name = f"job-{name}"  # SkyPilot names the cluster after the job, with a letter first
         task = executor.to_task(f"{name}-{tag}", [role.entrypoint, *role.args], dict(role.env))
         where = task_name(executor.cluster_name or executor.experiment_id or "managed")
         return SkypilotJobsRequest(task, executor, f"{where}___{name}___{tag}")
@@ -148,6 +153,14 @@ class SkypilotJobsScheduler(
         except JobNotFoundError:
             return None
 
+    def _missing(self, app_id: str) -> JobNotFoundError:
+        client.managed_jobs()  # raises where the controller, which would know it, is not up
+        return JobLostError(
+            "SkyPilot manages no such job: its launch was lost, or the controller is another",
+            backend=self.backend,
+            operation="status",
+        )
+
     def _launch_request(self, ref: JobRef) -> client.SkyRequest | None:
         if ref.native_id:
             return client.find_request(ref.native_id)
@@ -159,8 +172,11 @@ class SkypilotJobsScheduler(
     def _stream(self, app_id: str, job: client.SkyJob, *, follow: bool) -> Iterator[client.LogLine]:
         return client.tail_managed(job.id, follow=follow)
 
+    def _host(self, record: JobRecord) -> str:
+        return "skypilot-api"
+
     def _download(self, app_id: str, job: client.SkyJob, directory: Path) -> None:
-        client.download_managed(job.id, directory)
+        client.download_managed(job.id, directory, has_run=job.status in _RAN)
 
     def _legacy_task(self, app_id: str) -> str:
         # The index file has jobs of clusters too, which have one part more.
