@@ -2,6 +2,7 @@
 
     python examples/command_line/defaults.py
     python examples/command_line/defaults.py steps=3 run.plugins.factor=10 run.executor.retries=1
+    python examples/command_line/defaults.py run.executor.ntasks_per_node=2 run.plugins=double
 
 The arguments are those of task.py, beside this file.
 """

@@ -6,6 +6,7 @@
     python examples/command_line/task.py --factory recipe steps=1 --yes
     python examples/command_line/task.py --yaml examples/command_line/task.yaml --yes
     python examples/command_line/task.py model=@examples/command_line/model.toml --dryrun
+    python examples/command_line/task.py model=@examples/command_line/task.yaml:model --dryrun
     python examples/command_line/task.py model=small run.executor=local run.plugins=double --yes
     python examples/command_line/task.py model=small rate=0.1,0.01 --sweep --yes
 

@@ -29,9 +29,10 @@ show python task.py modle=small || echo "exit code $?"
 printf '\n# A shell has the task in it.\n'
 show python task.py model=small --repl <<<$'task.steps = 7\nrun_task()'
 
-printf '\n# Commands may come from a workspace.py of this directory or of one above it.\n'
+printf '\n# Commands and factories may come from a workspace.py of this directory or of one above it.\n'
 cd "$here/workspace/below"
 show nemorun mine greet name=reader
+show python "$here/task.py" model=small run.executor=patient --dryrun
 cd "$here"
 
 printf '\n# What was launched is found again, by its title, its id or as the latest.\n'

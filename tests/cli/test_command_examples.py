@@ -31,12 +31,14 @@ SHOWN = {
         r"Entering Experiment from-a-file (.|\n)*15 steps at 0\.5 on Model\(width=16, depth=4\)"
     ),
     "task.py model=@examples/command_line/model.toml --dryrun": r"Model\(width=32, depth=6\)",
+    "task.py model=@examples/command_line/task.yaml:model --dryrun": r"Model\(width=16, depth=4\)",
     "task.py model=small run.executor=local run.plugins=double --yes": (
         r"20 steps at 0\.1 on Model\(width=2, depth=2\)"
     ),
     "task.py model=small rate=0.1,0.01 --sweep --yes": r": 2 jobs: 2 SUCCEEDED$",
     "defaults.py": r"60 steps at 0\.01 on Model\(width=64, depth=2\)",
     "defaults.py steps=3 run.plugins.factor=10 run.executor.retries=1": r"30 steps",
+    "defaults.py run.executor.ntasks_per_node=2 run.plugins=double": r"40 steps",
     "experiment.py --yes": r"model-1/0 10 steps at 0\.1 on Model\(width=8, depth=2\)",
     'experiment.py "models[0].width=1" sequential=True --yes': (
         r"model-0/0 10 steps at 0\.1 on Model\(width=1, depth=2\)\n(.|\n)*model-1/0 10 steps"
@@ -81,6 +83,7 @@ TOUR = (
     r"No parameter named 'modle' exists for train\. Did you mean 'model'\?\nexit code 2\n",
     r"7 steps at 0\.1 on Model\(width=2, depth=2\)",
     r"\nhello reader\n",
+    r"LocalExecutor\((.|\n)*retries=3",
     r"\n1 experiment: 1 (RUNNING|PENDING|SUBMITTED)\n",
     r"\nnap: CANCELLED\n",
     r"\n1 job: 1 CANCELLED\n",

@@ -58,6 +58,8 @@ def overrides(random: random.Random) -> list[str]:
 
 
 def command(random: random.Random) -> list[str]:
+    if random.random() < 0.2:
+        return ["plan", str(commands.SCRIPTS / "fit.py"), *overrides(random)]
     start = random.choice([["experiment"], ["experiment"], ["doctor"], ["completion"], []])
     words = [random.choice(COMMANDS) for _ in range(random.randint(0, 4))]
     return [*start, *words, *(overrides(random) if random.random() < 0.3 else [])]

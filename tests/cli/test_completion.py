@@ -58,6 +58,9 @@ def test_commands_options_and_experiments_are_offered(home: Path) -> None:
         ("nemorun exp ", ["nemorun", "exp", ""]),
         ("nemorun 'a b", ["nemorun", "a b"]),
         ('nemorun "a b', ["nemorun", "a b"]),
+        ("nemorun 'a ", ["nemorun", "a "]),
+        (r"nemorun a\ ", ["nemorun", "a "]),
+        ("nemorun a\\", ["nemorun", "a\\"]),
         ("", [""]),
     ],
 )
@@ -116,12 +119,24 @@ def bash_replies(line: str) -> list[str]:
     done = subprocess.run(
         ["bash", "-c", program, "bash", line], capture_output=True, text=True, check=True
     )
-    return done.stdout.split()
+    return done.stdout.splitlines()
 
 
 def test_bash_completes(home: Path) -> None:
     assert bash_replies("nemorun experiment log") == ["logs"]
     assert bash_replies("nemorun experiment logs be") == ["beta", "beta_0000000000000000003"]
+
+
+def test_bash_inserts_names_so_that_they_stay_one_word(home: Path) -> None:
+    stored(home, "my * $HOME", 4)
+    replies = bash_replies(r"nemorun experiment logs my\ ")
+    assert replies[0] == r"my\ \*\ \$HOME"
+    (quoted, _) = bash_replies("nemorun experiment logs 'm")
+    for reply in (replies[0], f"'{quoted}'"):
+        done = subprocess.run(
+            ["bash", "-c", f"printf '%s|' {reply}"], capture_output=True, text=True, check=True
+        )
+        assert done.stdout == "my * $HOME|"
 
 
 # What zsh would offer, as it calls the function that it found in a file of its own.

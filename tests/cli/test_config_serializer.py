@@ -17,6 +17,7 @@ from tests.naming import stable_repr
 
 import nemo_run as run
 from nemo_run.cli import config
+from nemo_run.cli._config_files import Format, as_config, parse, plain
 from nemo_run.cli.config import ConfigSerializer
 from nemo_run.exceptions import ConfigError
 
@@ -135,19 +136,28 @@ def test_configs_that_are_equal_are_not_shared_after_reading() -> None:
     assert back.net is not back.other
 
 
-def test_null_vanishes_in_toml_and_stays_elsewhere() -> None:
-    value = run.Partial(untyped, a=None, b=2)
-    assert (
-        "a" not in serialize(value, "toml").replace("_target_", "").replace("_partial_", "").split()
-    )
-    assert deserialize(serialize(value, "toml"), "toml") == run.Partial(untyped, b=2)
-    assert deserialize(serialize(value, "json"), "json") == value
-    assert deserialize(serialize(value, "yaml"), "yaml") == value
+@pytest.mark.parametrize("format", FORMATS)
+def test_null_comes_back_in_every_format(format: str) -> None:
+    value = run.Partial(untyped, a=None, b={"x": [1, None]})
+    assert deserialize(serialize(value, format), format) == value
 
 
-def test_null_in_a_list_cannot_be_written_as_toml() -> None:
+@pytest.mark.parametrize("format", FORMATS)
+@given(text=st.text("a\\${}", max_size=8))
+def test_texts_with_dollars_come_back_here_and_on_a_command_line(format: Format, text: str) -> None:
+    written = serialize(run.Partial(untyped, a=text), format)
+    assert deserialize(written, format).a == text
+    assert plain(as_config(parse(written, format)))["a"] == text
+
+
+def test_a_text_that_means_missing_cannot_be_written() -> None:
+    with pytest.raises(ConfigError, match=r"'\?\?\?' cannot be written to a config file"):
+        serializer.serialize_yaml(run.Partial(untyped, a="???"))
+
+
+def test_null_in_a_list_cannot_be_converted_to_toml() -> None:
     with pytest.raises(ConfigError, match=r"the list at <root>.a.x holds one. Use YAML or JSON"):
-        serializer.serialize_toml(run.Partial(untyped, a={"x": [1, None]}))
+        config.yaml_to_toml("a: {x: [1, null]}")
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -139,6 +139,7 @@ def test_an_experiment_is_found_by_id_beginning_title_handle_and_latest(
         (["tag", "bad", "two words"], "'two words' is no tag"),
         (["rerun", "bad", "rate"], "'rate' is not of the form key=value."),
         (["rerun", "bad", "raet=1", "--job", "train"], "raet=1: No parameter named 'raet'"),
+        (["rerun", "bad", "run.name=x"], "run.name cannot be changed here."),
         (["rerun", "bad", "rate=1"], "A script has no arguments to change."),
         (["rerun", "good", "--failed"], "succeeded; there is nothing to run again."),
     ],
@@ -346,6 +347,92 @@ def test_what_a_killed_launcher_left_is_resumed(own_home: Path, nemorun: Command
     assert nemorun("experiment", "logs", "cut", "b").out == "went on\n"
 
 
+def test_secrets_among_the_arguments_of_tasks_are_not_shown(
+    own_home: Path, nemorun: Command, here: Path
+) -> None:
+    script = here / "launch.py"
+    script.write_text(
+        "import nemo_run as run\n"
+        "class Client:\n"
+        "    def __init__(self, password: str, tokens: int): ...\n"
+        "def work(client, api_key='', urls=(), tokenizer='gpt2'): ...\n"
+        "if __name__ == '__main__':\n"
+        "    client = run.Config(Client, password='hunter5', tokens=77)\n"
+        "    urls = ['https://ann:hunter6@host/x']\n"
+        "    task = run.Partial(work, client, api_key='hunter7', urls=urls)\n"
+        "    place = run.LocalExecutor(env_vars={'URL': 'https://ann:hunter8@host/x'})\n"
+        "    run.run(task, executor=place, name='secretive')\n"
+        "    run.dryrun_fn(task, executor=place)\n"
+    )
+    ran = commands.run([commands.BIN / "python", script], cwd=here)
+    assert ran.code == 0, ran.err
+    said = [
+        ran,
+        nemorun("plan", "launch.py"),
+        nemorun("experiment", "show", "latest"),
+        nemorun("experiment", "show", "latest", "--json"),
+        nemorun("experiment", "diff", "latest", "latest", "--json"),
+    ]
+    for result in said:
+        assert result.code == 0, result.err
+        assert "hunter" not in result.out + result.err
+    assert "tokenizer" in ran.out
+    assert "gpt2" in ran.out
+    assert said[3].json()["jobs"][0]["task"]["client"]["tokens"] == 77
+
+
+def test_experiments_with_any_name_can_be_reached(own_home: Path, nemorun: Command) -> None:
+    for title in ("-x", "other"):
+        with run.Experiment(title, executor=run.LocalExecutor(), clean_mode=True) as made:
+            made.add(run.Script(inline="exit 1"), name="-job")
+            made.run()
+    assert nemorun("experiment", "status", "--json", "--", "-x").json()["jobs"]
+    assert nemorun("experiment", "logs", "--", "-x", "-job").code == 0
+    assert nemorun("experiment", "list", "--ids", "--", "-x").lines == [
+        nemorun("experiment", "list", "--ids").lines[-1]
+    ]
+    lost = nemorun("experiment", "status", "-x")
+    assert (lost.code, "A name that begins with - stands after --." in lost.err) == (
+        2,
+        True,
+    )
+
+
+def test_experiments_of_scripts_that_import_what_is_beside_them_run_again(
+    own_home: Path, nemorun: Command, here: Path
+) -> None:
+    place = here / "their place"
+    place.mkdir()
+    (place / "models.py").write_text(
+        "def work(x: int = 1, fail: bool = True):\n"
+        "    import more_models\n"
+        "    print('x is', x)\n"
+        "    if fail: raise SystemExit(1)\n"
+    )
+    (place / "more_models.py").touch()
+    (place / "launch.py").write_text(
+        "import nemo_run as run\n"
+        "import models\n"
+        "def own(x: int = 1, fail: bool = True):\n"
+        "    models.work(x, fail)\n"
+        "if __name__ == '__main__':\n"
+        "    with run.Experiment('again', executor=run.LocalExecutor()) as e:\n"
+        "        e.add(run.Partial(models.work, fail=False), name='theirs')\n"
+        "        e.add(run.Partial(own, fail=False), name='own')\n"
+        "        e.add(run.Partial(own), name='poor')\n"
+        "        e.run()\n"
+    )
+    assert commands.run([commands.BIN / "python", place / "launch.py"], cwd=here).code == 0
+    same = nemorun("experiment", "rerun", "again", "--json")
+    went = {"theirs": "SUCCEEDED", "own": "SUCCEEDED", "poor": "FAILED"}
+    assert same.json()["jobs"] == went
+    changed = nemorun("experiment", "rerun", "latest", "--failed", "fail=no", "x=2", "--json")
+    assert (changed.code, changed.json()["jobs"]) == (0, {"poor": "SUCCEEDED"}), changed.err
+    once_more = nemorun("experiment", "rerun", "latest", "x=3", "--detach", "--json")
+    assert nemorun("experiment", "wait", once_more.json()["id"]).code == 0
+    assert nemorun("experiment", "logs", "latest").out == "x is 3\n"
+
+
 def test_experiments_run_again_with_changes_or_only_what_failed(
     own_home: Path, nemorun: Command, here: Path
 ) -> None:
@@ -371,11 +458,16 @@ def test_experiments_run_again_with_changes_or_only_what_failed(
     still = nemorun("experiment", "rerun", first, "--failed")
     assert (still.code, still.out.endswith(": 1 job: 1 FAILED\n")) == (1, True)
     words = ("fail=False", "run.executor.env_vars.A=1", "--failed", "--detach", "--json")
+    offered = nemorun("__complete", "fish", "experiment", "rerun", first, "")
+    assert offered.lines == ["fail=", "run.executor=", "x="]
     away = nemorun("experiment", "rerun", first, *words)
     assert away.code == 0, away.err
     assert nemorun("experiment", "wait", away.json()["id"]).code == 0
     shown = nemorun("experiment", "show", "latest", "--json").json()["jobs"]
     assert [(job["id"], job["executor"]["env_vars"]) for job in shown] == [("poor", {"A": "1"})]
+    other = "run.executor=LocalExecutor(env_vars={'B': '2'})"
+    elsewhere = nemorun("experiment", "rerun", first, other, "fail=no", "--dryrun")
+    assert (elsewhere.code, "'B': '2'" in elsewhere.out) == (0, True), elsewhere.err
     dry = nemorun("experiment", "rerun", first, "--dryrun")
     assert (dry.code, "[DRYRUN] Task poor" in dry.out) == (0, True), dry.err
     told = nemorun("experiment", "rerun", first, "--dryrun", "--failed", "--json").json()

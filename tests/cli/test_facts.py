@@ -67,6 +67,8 @@ class TestRegistration:
         assert done.lines[-1] == "loud LoudContext 3 it None []"
         ignored = facts("loud", "--repl", "--yes")
         assert (ignored.code, ignored.lines[-1]) == (0, "loud LoudContext 1 loud None []")
+        help = facts("loud", "--help").out
+        assert [f"--{option}" in help for option in ("detach", "sweep", "lazy")] == [1, 0, 0]
 
     def test_an_experiment_without_context_is_never_run_for_show(self, facts: Facts) -> None:
         dry = facts("unaware", "--dryrun")

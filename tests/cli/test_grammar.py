@@ -129,6 +129,7 @@ def test_one_pair_of_quotes_around_everything_is_removed(text: str, plain: str) 
         ("@a.yaml", "a.yaml", None),
         ("@dir/sub-dir/a_1.yml", "dir/sub-dir/a_1.yml", None),
         ("@../a.json", "../a.json", None),
+        ("@my dir/a b.yaml", "my dir/a b.yaml", None),
         (r"@dir\a.toml:net", r"dir\a.toml", "net"),
     ],
 )
@@ -141,7 +142,7 @@ def test_a_file_value_is_a_path_and_perhaps_a_section(
 
 
 @pytest.mark.parametrize(
-    "text", ["a.yaml", "@a.txt", "@a", "@", "@a b.yaml", "@a.yaml:b:c", "user@a.yaml"]
+    "text", ["a.yaml", "@a.txt", "@a", "@", "@ a.yaml", "@a.yaml:b:c", "user@a.yaml"]
 )
 def test_other_texts_are_not_file_values(text: str) -> None:
     assert parse_file(text) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.cli import commands
 
@@ -34,6 +36,9 @@ WORDS = {
     "colour=BLUE": "<Colour.BLUE: 2>",
     "point.y=4": "Point(x=0, y=4)",
     "later=x/y": "PosixPath('x/y')",
+    "raw=b'a'": "b'a'",
+    "function=os.fspath": "<built-in function fspath>",
+    "kind=__main__.Point": "<class '__main__.Point'>",
     "unannotated=0.5": "0.5",
     "unannotated_list=[1, 2]": "[1, 2]",
     "unannotated_none=None": "None",
@@ -55,3 +60,22 @@ def got(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_a_text_becomes_what_the_annotation_says(got: dict[str, str], word: str) -> None:
     name = word.partition("=")[0].partition(".")[0].strip()
     assert got[name] == WORDS[word]
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("raw=text", "bytes literal"),
+        ("function=os.nothing", "os.nothing"),
+        ("kind=os.getcwd", "'os.getcwd' is not type[Point]"),
+        ("kind=collections.Counter", "'collections.Counter' is not type[Point]"),
+        ("path=@path.yaml", "NUL"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_a_line(tmp_path: Path, word: str, says: str) -> None:
+    (tmp_path / "path.yaml").write_text('"a\\0b"\n')  # no argument can hold it
+    home = {"NEMORUN_HOME": str(tmp_path / "home"), "INCLUDE_WORKSPACE_FILE": "false"}
+    result = commands.script("kinds.py", word, cwd=tmp_path, env=home)
+    assert result.code == 2
+    assert says in result.err
+    assert "Traceback" not in result.err

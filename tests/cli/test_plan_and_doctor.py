@@ -32,6 +32,67 @@ def test_a_plan_shows_the_request_of_a_script_and_hides_secrets(
     assert not list((here / "home").rglob("_CONFIG")), "nothing is left of it"
 
 
+LAUNCHERS = """
+import subprocess
+import sys
+from pathlib import Path
+
+import nemo_run as run
+
+
+def work(x: int = 1) -> None:
+    Path("ran").touch()
+
+
+def experiment(**how):
+    with run.Experiment("planned") as exp:
+        exp.add(run.Script(inline="touch ran"), name="one")
+        exp.add(run.Partial(work), name="two")
+        exp.run(**how)
+    exp.wait()
+    exp.raise_if_failed()
+
+
+if __name__ == "__main__":
+    {
+        "experiment": experiment,
+        "detached": lambda: experiment(detach=True, sequential=True),
+        "directly": lambda: experiment(direct=True),
+        "task": lambda: run.run(run.Partial(work), executor=run.LocalExecutor()),
+        "here": lambda: run.run(run.Partial(work), dryrun=False),
+        "script": lambda: run.run(run.Script(inline="touch ran")),
+        "child": lambda: subprocess.run([sys.executable, __file__, "experiment"], check=True),
+        "command": lambda: run.cli.main(work, cmd_defaults={"dryrun": False}),
+    }[sys.argv.pop(1)]()
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["experiment"],
+        ["detached"],
+        ["directly"],
+        ["task"],
+        ["here"],
+        ["script"],
+        ["child"],
+        ["command", "--yes"],
+        ["command", "run.executor=LocalExecutor", "run.dryrun=False", "--yes"],
+        ["command", "x=1,2", "--sweep", "--no-dryrun", "run.dryrun=False", "--yes"],
+    ],
+    ids=" ".join,
+)
+def test_a_plan_runs_nothing_however_the_script_launches(
+    nemorun: Command, here: Path, words: list[str]
+) -> None:
+    (here / "launchers.py").write_text(LAUNCHERS)
+    result = nemorun("plan", "launchers.py", *words)
+    assert result.code == 0, result.err
+    assert not (here / "ran").exists()
+    assert "dry" in result.out.lower(), "it is shown"
+
+
 def test_a_plan_of_something_wrong_says_so(nemorun: Command) -> None:
     wrong = nemorun("plan", str(SCRIPTS / "fit.py"), "net=small_nte")
     assert (wrong.code, "Did you mean 'small_net'?" in wrong.err) == (2, True)
@@ -57,9 +118,12 @@ def test_the_doctor_looks_at_the_installation_and_at_executors(
     (slots,) = (f for f in found["gpus"] if f["subject"] == "slots")
     assert (slots["verdict"], "gpus=99" in slots["detail"]) == ("failed", True)
 
-    named = nemorun("doctor", "LocalExecutor", "LocalExecutor(retires=1)")
-    assert named.code == 1
-    assert "Did you mean 'retries'?" in named.out
+    wrong = nemorun("doctor", "LocalExecutor", "LocalExecutor(retires=1)")
+    assert (wrong.code, "Did you mean 'retries'?" in wrong.err, wrong.out) == (2, True, "")
+    incomplete = nemorun("doctor", "SlurmExecutor")
+    assert incomplete.code == 1
+    needs = "SlurmExecutor needs run.executor.account. Give a value, such as"
+    assert f"  failed  executor: {needs} run.executor.account=VALUE." in incomplete.lines
     fine = nemorun("doctor", "LocalExecutor")
     assert fine.code == 0
     assert "  ok      slots: 0 GPUs asked for" in fine.lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,11 +123,13 @@ def test_a_sweep_is_one_experiment_whose_failures_can_be_retried(
     seen = [json.loads(json.loads(line)["line"].removeprefix("REPORT ")) for line in logs]
     assert sorted((r["net"]["width"], r["steps"]) for r in seen) == [(4, 1), (4, 2), (8, 1), (8, 2)]
 
-    failed = fit("net=small_net", "fail=,boom".replace("=,", "='',"), "--sweep", "-y")
+    words = ("net=small_net", "fail='',boom", "steps=1..1", "--sweep", "--name", "my runs", "-y")
+    failed = fit(*words)
     assert failed.code == 1
+    assert failed.lines[0] == "Sweep my runs: 2 jobs over fail (2) x steps (1)"
     assert "2 jobs: 1 SUCCEEDED, 1 FAILED" in failed.out
-    assert "--failed" in failed.lines[-1]
-    retried = nemorun("experiment", "rerun", "fit", "--failed", "fail=''", "--json")
+    hint = shlex.split(failed.lines[-1].removeprefix("Retry those: nemorun "))
+    retried = nemorun(*hint, "fail=''", "--json")
     assert (retried.code, list(retried.json()["jobs"].values())) == (0, ["SUCCEEDED"])
 
 

@@ -167,7 +167,19 @@ WRONG: dict[str, tuple[list[str], str]] = {
         ["net=small_net", "run.executor=local", "run.executor.node=2"],
         "Did you mean 'nodes'?",
     ),
-    "an unknown field of the run": (["net=small_net", "run.detahc=True"], "Did you mean 'detach'?"),
+    "an unknown field of the run": (
+        ["net=small_net", "run.detahc=True"],
+        "Did you mean 'run.detach'?",
+    ),
+    "a misspelled executor field": (
+        ["net=small_net", "run.executr=local"],
+        "Error: run.executr=local: There is no run.executr. Did you mean 'run.executor'?",
+    ),
+    "an executor that lacks something": (
+        ["net=small_net", "run.executor=SlurmExecutor"],
+        "Error: SlurmExecutor needs run.executor.account.",
+    ),
+    "an empty path": (["net=small_net", "--to-yaml", "", "--yes"], "--to-yaml needs a value"),
     "something else than an executor": (
         ["net=small_net", "run.executor=fit.small_net"],
         "which is no Executor",
@@ -199,7 +211,8 @@ def test_a_process_says_by_its_exit_code_how_it_went(fit: Callable[..., Result])
     done, wrong = fit("net=small_net", "--yes"), fit("stpes=3", "--yes")
     failed = fit("net=small_net", "fail=on purpose", "--yes")
     left = fit("net=small_net", "fail=exit", "--yes")
-    assert (done.code, wrong.code, failed.code, left.code) == (0, 2, 1, 7)
+    assert (done.code, wrong.code, failed.code, left.code) == (0, 2, 1, 1)
+    assert left.err == "Error: It exited with 7.\n"
     assert 'fit.py", line' in failed.err, "where the user's own code went wrong"
     assert "nemo_run" not in failed.err.replace("test_nemo_run", ""), "and none of ours"
     assert failed.err.rstrip().endswith("ValueError: on purpose")

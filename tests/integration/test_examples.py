@@ -84,7 +84,8 @@ def run_example(name: str, *args: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_example_is_tested() -> None:
     tested = {*SHOWN, "configuration", "detach", "quickstart", "scripts"}
-    tested |= {"dgxcloud", "old_directory"}  # beside the tests of what they need
+    # Beside the tests of what they need.
+    tested |= {"dgxcloud", "docker_groups", "kubeflow", "old_directory"}
 
     assert {path.stem for path in EXAMPLES.glob("*.py")} == tested
 

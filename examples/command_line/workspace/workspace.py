@@ -7,3 +7,9 @@ import nemo_run as run
 def greet(name: str = "you") -> None:
     """Greet somebody."""
     print("hello", name)
+
+
+@run.cli.factory
+def patient() -> run.Config[run.LocalExecutor]:
+    """This machine, with some tries; for every script that is started here."""
+    return run.Config(run.LocalExecutor, retries=3)

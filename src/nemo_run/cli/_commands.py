@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nemo_run.cli import _exit_codes
+from nemo_run.cli._application import program_name
 from nemo_run.cli._entrypoints import Entrypoint
 from nemo_run.cli._options import parse_run_options, wants_help
 from nemo_run.cli._screen import Screen
@@ -70,7 +71,15 @@ def _run(
     if options["lazy"]:
         from nemo_run.cli._lazy_command import run_lazily
 
-        run_lazily(_lazy_target(entrypoint, program), words, options)
+        if entrypoint.type != "task":
+            raise ConfigError("--lazy is for tasks; an experiment is read where it is launched.")
+        run_lazily(
+            _lazy_target(program),
+            words,
+            options,
+            executor=entrypoint.default_executor,
+            plugins=entrypoint.default_plugins,
+        )
         return
     kind = entrypoint.run_ctx_cls or RunContext
     known = inspect.signature(kind).parameters
@@ -100,9 +109,11 @@ def _about_context(word: str, fn: Callable[..., Any]) -> str:
     return f"run.{word[4:]}" if takes_context and word.startswith("ctx.") else word
 
 
-def _lazy_target(entrypoint: Entrypoint, program: str) -> str:
-    main = sys.modules["__main__"]
-    script = getattr(main, "__file__", None)
-    if not script or entrypoint.fn.__module__ != "__main__":
+def _lazy_target(program: str) -> str:
+    """Return how a job can name the command: as one of ours, or by the script that it is."""
+    if program_name(program.partition(" ")[0]) == program.partition(" ")[0]:
+        return program
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    if not script:
         raise ConfigError(f"{program} --lazy needs a script or a command of nemorun to name.")
     return str(script)

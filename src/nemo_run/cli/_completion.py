@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -13,8 +14,7 @@ from nemo_run.exceptions import ConfigError, NemoRunError
 
 _BASH = """\
 _nemorun() {
-    local IFS=$'\\n'
-    COMPREPLY=($("$1" __complete bash "${COMP_LINE:0:COMP_POINT}" 2>/dev/null))
+    mapfile -t COMPREPLY < <("$1" __complete bash "${COMP_LINE:0:COMP_POINT}" 2>/dev/null)
     [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
 }
 complete -o default -F _nemorun nemorun nemo
@@ -81,8 +81,11 @@ def main(words: Sequence[str], program: str) -> int:
 
 def _answer(words: Sequence[str]) -> None:
     shell, typed = (words[0] if words else ""), list(words[1:])
+    inserted: Callable[[str], str] = str
     if shell == "bash":
-        typed = _split(" ".join(typed))[1:]
+        line = " ".join(typed)
+        typed = _split(line)[1:]
+        inserted = str if _is_quoted(line) else _escaped
     current = typed[-1] if typed else ""
     try:
         found = candidates(typed[:-1], current)
@@ -91,17 +94,32 @@ def _answer(words: Sequence[str]) -> None:
     for word in found:
         # bash takes = for the end of a word, and wants only what comes after it.
         _, equals, value = word.partition("=")
-        print(value if shell == "bash" and equals and "=" in current else word)
+        print(inserted(value if shell == "bash" and equals and "=" in current else word))
+
+
+def _escaped(word: str) -> str:
+    """Return a word as bash wants it typed; zsh and fish see to that themselves."""
+    return re.sub(r"([^\w@%+=:,./-])", r"\\\1", word)
+
+
+def _is_quoted(line: str) -> bool:
+    """Tell whether a line ends inside of quotes, where nothing needs a backslash."""
+    try:
+        shlex.split(line)
+    except ValueError:
+        return not line.endswith("\\")
+    return False
 
 
 def _split(line: str) -> list[str]:
     """Split the beginning of a command line; the last word may be empty, or not closed yet."""
-    for closed in (line, line + "'", line + '"'):
+    for closed in (line, line + "\\", line + "'", line + '"'):
         try:
             words = shlex.split(closed)
         except ValueError:
             continue
-        return [*words, ""] if not line or line[-1].isspace() else words
+        at_end = closed == line and not re.search(r"\S$|\\.$", line)
+        return [*words, ""] if at_end else words
     return line.split()
 
 
@@ -151,9 +169,20 @@ def _experiment_words(before: list[str], current: str) -> Iterable[str]:
         from nemo_run.run import _catalogue
 
         return [job.id for job in _catalogue.read_jobs(_finding.find(given[0]).path)]
+    if given and before[0] == "rerun":
+        return _stored_parameters(_finding.find(given[0]).path)
     if before[0] in ("list", "export"):
         return [place.title for place in places]
     return [_finding.LATEST, *(name for place in places for name in (place.id, place.title))]
+
+
+def _stored_parameters(path: str) -> Iterable[str]:
+    """Return what a rerun can change, as far as that is known without importing the task."""
+    from nemo_run.cli._experiments import _plain
+    from nemo_run.run import _catalogue
+
+    names = {name for job in _catalogue.read_jobs(path) for name in _plain.flat(job.task) if name}
+    return [*(f"{name}=" for name in names), "run.executor="]
 
 
 def _states() -> Iterable[str]:
@@ -178,12 +207,12 @@ _VALUES: Mapping[str, Callable[[], Iterable[str]]] = {
 def _entrypoint_words(before: list[str], current: str) -> Iterable[str]:
     from nemo_run.cli._entrypoint_help import arguments_of, named_for
     from nemo_run.cli._entrypoints import Entrypoint
-    from nemo_run.cli._options import RUN_OPTIONS
+    from nemo_run.cli._options import options_of
 
     found, _, _ = _application.find(before)
     if not isinstance(found, Entrypoint):
         return [*_application.command_names(found), "--help"]
-    options = RUN_OPTIONS if found.enable_executor else ()
+    options = options_of(found.type) if found.enable_executor else ()
     if current.startswith("-"):
         return [*(f for o in options for f in (*o.flags, *o.off)), "--help", "--docs"]
     asked = next((o.name for o in options if o.value and before[-1] in o.flags), None)

@@ -145,7 +145,18 @@ def as_config(data: Any) -> Any:
     if not isinstance(data, (dict, list)):
         return data
     with readable_errors():
-        return OmegaConf.create(data)
+        return OmegaConf.create(_with_written_sets(data))
+
+
+def _with_written_sets(data: Any) -> Any:
+    """Return data with the sets of YAML, which OmegaConf does not know, as calls that make them."""
+    if isinstance(data, dict):
+        return {key: _with_written_sets(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_with_written_sets(value) for value in data]
+    if isinstance(data, set):
+        return {"_target_": "builtins.set", "_args_": [list(data)], "_call_": True}
+    return data
 
 
 def plain(config: Any) -> Any:

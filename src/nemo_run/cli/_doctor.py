@@ -23,13 +23,14 @@ _EXTRAS = {
     "lepton": "leptonai",
     "skypilot": "skypilot",
     "kubernetes": "kubernetes",
+    "docker": "docker",
     "ray": "ray",
 }
 
 
 def main(words: Sequence[str], program: str) -> int:
     """Print what was found, and return 1 if something failed."""
-    parser = Parser(program, "check this installation, and executors", "local 'slurm(nodes=2)'")
+    parser = Parser(program, "check this installation, and executors", "LocalExecutor")
     parser.add_argument(
         "executors",
         metavar="EXECUTOR",
@@ -153,8 +154,12 @@ def _executors(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
     """Yield executors by name: those named, else all that factories make without arguments.
 
     One that cannot be made comes as the error.
+
+    Raises:
+        CLIException: a word names none, or has arguments that fit none.
     """
     from nemo_run.cli._entrypoint_help import factories_for
+    from nemo_run.cli._errors import CLIException
     from nemo_run.cli._run_context import RunContext
     from nemo_run.core.execution.local import LocalExecutor
 
@@ -166,6 +171,8 @@ def _executors(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
         try:
             yield name, context.parse_executor(name)
         except NemoRunError as err:
+            if words and isinstance(err, CLIException):
+                raise
             yield name, err
 
 

@@ -228,7 +228,8 @@ def _entered(current: Any, is_default: bool, step: Step, slot: Slot, override: O
 def _assigned(override: Override, slot: Slot, current: Any) -> Any:
     value = override.value
     if not override.is_text:
-        return realize(value, slot, current)
+        keeps = not (override.is_whole and isinstance(current, dict))
+        return realize(value, slot, current if keeps else _MISSING)
     if parse_file(value) is None:
         return interpret(value, slot)
     return realize(_file_content(value), slot, current)
@@ -269,7 +270,7 @@ def _from_mapping(data: Mapping[Any, Any], slot: Slot, current: Any) -> Any:
         entries = {key: realize(item, slot.element(key)) for key, item in fields.items()}
         merged = {**current, **entries} if isinstance(current, dict) else entries
         return type_parser.conform(merged, slot.hint)
-    for override in overrides_from(fields):
+    for override in overrides_from(fields, is_whole=_TARGET in data):
         base = edit(base, override)
     return base
 
@@ -298,10 +299,14 @@ def target_of(data: Mapping[Any, Any]) -> tuple[type[Any], str]:
     return (Partial if kind == "Partial" else Config), named
 
 
-def overrides_from(data: Mapping[Any, Any]) -> list[Override]:
-    """Return the changes that a mapping describes: one a key, which may end in an operator."""
+def overrides_from(data: Mapping[Any, Any], *, is_whole: bool = False) -> list[Override]:
+    """Return the changes that a mapping describes: one a key, which may end in an operator.
+
+    ``is_whole`` where the mapping has a ``_target_``, and so says all there is to it.
+    """
     return [
-        Override(*split_operator(str(key)), value, is_text=False) for key, value in data.items()
+        Override(*split_operator(str(key)), value, is_text=False, is_whole=is_whole)
+        for key, value in data.items()
     ]
 
 

@@ -7,7 +7,7 @@ import inspect
 import reprlib
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from nemo_run.cli import _plugins
 from nemo_run.cli._entrypoints import Entrypoint
 from nemo_run.cli._factories import names_for
 from nemo_run.cli._hints import UNANNOTATED, hint_for, parameters, type_name
-from nemo_run.cli._options import RUN_OPTIONS, Option
+from nemo_run.cli._options import Option, options_of
 from nemo_run.cli._registry import factories
 from nemo_run.cli._screen import DEFAULT_WIDTH, Screen, two_columns
 from nemo_run.cli._slots import empty_config
@@ -95,7 +95,7 @@ def print_help(entrypoint: Entrypoint, program: str, screen: Screen, *, docs: bo
         help.factories(
             "Plugins, run.plugins=NAME", factories_for("run.plugin", "ExperimentPlugin"), docs
         )
-        help.options()
+        help.options(options_of(entrypoint.type))
     help.example(entrypoint, program)
 
 
@@ -151,9 +151,9 @@ class _Help:
             if docs and text:
                 self.line(textwrap.indent(text, "      "))
 
-    def options(self) -> None:
+    def options(self, options: Iterable[Option]) -> None:
         self.heading("Options:")
-        for option in RUN_OPTIONS:
+        for option in options:
             if option.help:
                 self._two_columns(_usage(option), option.help)
         self._two_columns("--help [--docs]", "this text; with docstrings")

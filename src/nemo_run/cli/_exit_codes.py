@@ -79,6 +79,13 @@ def exit_code_of(command: Callable[[], int | None], *, tracebacks: Tracebacks | 
         else:
             print(f"Error: {message_of(err)}", file=sys.stderr)
         return WRONG if isinstance(err, ConfigError) else FAILED
+    except SystemExit as err:
+        if err.code in (None, DONE):
+            return DONE
+        # Some code of the user's own; another than 1 could be taken for one of ours.
+        told = f"It exited with {err.code}." if isinstance(err.code, int) else err.code
+        print(f"Error: {told}", file=sys.stderr)
+        return FAILED
     except Exception as err:  # noqa: BLE001 - the outermost line: whatever the user's code raised
         tracebacks.print(err)
         return FAILED

@@ -17,7 +17,9 @@ _STEP = re.compile(r"\.?(?P<name>\w+)|\[(?P<key>\w+)\]")
 _DOTTED = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _CALL = re.compile(rf"(?P<name>{_DOTTED})\s*(?P<arguments>\(.*\))?", re.DOTALL)
 _BUILDABLE = re.compile(rf"(?:run\.)?(?P<kind>Config|Partial)(?:\[(?P<target>{_DOTTED})\])?")
-_FILE = re.compile(r"@(?P<path>[\w./\\-]+\.(?:yaml|yml|json|toml))(?::(?P<section>[\w-]+))?")
+_FILE = re.compile(
+    r"@(?P<path>[\w./\\-][\w./\\ -]*\.(?:yaml|yml|json|toml))(?::(?P<section>[\w-]+))?"
+)
 
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
@@ -55,12 +57,14 @@ class Override:
         value: with what.
         is_text: ``value`` is as typed on a command line. Otherwise it comes from a file or from
             Python: a string is a string, unless what it is for says something else.
+        is_whole: a mapping says everything, and what else a dict there holds is dropped.
     """
 
     key: str
     operation: Operation
     value: Any
     is_text: bool = True
+    is_whole: bool = False
 
     def __str__(self) -> str:
         return f"{self.key}{self.operation.value}{self.value}"

@@ -2,7 +2,8 @@
 
 In order: None, ``Config`` and ``Partial``, a factory or something importable, a list of these,
 and otherwise what the annotation makes of it. Text stays text: a parameter that takes strings
-or other plain values gets a factory's result only where the call is written with parentheses.
+or other plain values gets a factory's result only where the call is written with parentheses, and
+one that takes anything calls what is no factory only then.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ def _look_up(call: Call, slot: Slot, *, anywhere: bool) -> _Found | None:
     """Find what a name means: something importable, registered, or in the script itself."""
     if "." in call.name and anywhere:
         found = _imported(call.name)
-        if found is not None:
+        if found is not None and not _is_just_a_word(found.value, call, slot):
             return found
     factory = find_registered(call.name, slot.owner, slot.name, slot.hint)
     if factory is not None:
@@ -218,11 +219,15 @@ def _in_script(call: Call, slot: Slot) -> _Found | None:
     value = getattr(sys.modules.get("__main__"), call.name, missing)
     if value is missing or isinstance(value, types.ModuleType):
         return None
-    # Where anything goes, a word that happens to be a function's name is still a word.
+    return None if _is_just_a_word(value, call, slot) else _Found(value)
+
+
+def _is_just_a_word(value: Any, call: Call, slot: Slot) -> bool:
+    """Tell a word that happens to name a function where anything goes; it is not called."""
     anything = any(member in (Any, object) for member in members(slot.hint))
-    if anything and call.arguments is None and not is_factory(value):
-        return None
-    return _Found(value)
+    in_script = "." not in call.name
+    is_call = call.arguments is not None or is_factory(value)
+    return anything and not is_call and (in_script or callable(value))
 
 
 def _in_hint(name: str, hint: Any) -> _Found | None:
@@ -239,6 +244,8 @@ def _made_from(source: Any, call: Call, slot: Slot) -> Any:
             )
         return own(source)
     if call.arguments is None and _wants_callable(slot.hint) and not is_factory(source):
+        if not any(_is_one_of(source, member) for member in members(slot.hint)):
+            raise ArgumentValueError(f"{call.name!r} is not {type_name(slot.hint)}")
         return source
     made = call_factory(source, call)
     if made is None and not allows_none(slot.hint):
@@ -251,6 +258,14 @@ def _made_from(source: Any, call: Call, slot: Slot) -> Any:
 def _wants_callable(hint: Any) -> bool:
     wanted = (collections.abc.Callable, type)
     return any((typing.get_origin(member) or member) in wanted for member in members(hint))
+
+
+def _is_one_of(source: Callable[..., Any], hint: Any) -> bool:
+    """Tell whether what is not to be called fits ``Callable``, ``type`` or ``type[X]``."""
+    if (typing.get_origin(hint) or hint) is not type:
+        return (typing.get_origin(hint) or hint) is collections.abc.Callable
+    wanted = [each for each in typing.get_args(hint) if isinstance(each, type)]
+    return isinstance(source, type) and (not wanted or issubclass(source, tuple(wanted)))
 
 
 def call_factory(factory: Callable[..., Any], call: Call) -> Any:

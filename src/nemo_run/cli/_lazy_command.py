@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from nemo_run.cli._config_files import Format
 from nemo_run.cli._options import InvalidOptionError
 
 
-def run_lazily(target: str, words: Sequence[str], options: Mapping[str, Any]) -> None:
+def run_lazily(
+    target: str,
+    words: Sequence[str],
+    options: Mapping[str, Any],
+    *,
+    executor: Any = None,
+    plugins: Any = None,
+) -> None:
     """Launch, or write to a file, a task that is put together where it runs.
 
     Args:
         target: the command line of the command, without its words; or a script.
         words: overrides, and words that begin with ``run.``.
         options: see `RUN_OPTIONS`.
+        executor, plugins: what to start from, as far as that is known here.
 
     Raises:
         InvalidOptionError: an option needs the code here, or there is no executor.
@@ -31,11 +40,12 @@ def run_lazily(target: str, words: Sequence[str], options: Mapping[str, Any]) ->
                 f"--lazy and --{flag} exclude each other: the code is not here."
             )
     context = RunContext(
-        name=options["name"] or target.split()[-1].rpartition("/")[2].removesuffix(".py"),
+        name=options["name"] or _name(target),
         detach=options["detach"],
         tail_logs=options["tail_logs"] is not False,
         yaml=options["yaml"],
     )
+    context.executor, context.plugins = executor, plugins or []
     rest = context.parse_args(words)
     task = LazyEntrypoint(target, factory=options["factory"], yaml=options["yaml"], overwrites=rest)
     destinations: dict[Format, str | None] = {
@@ -48,3 +58,7 @@ def run_lazily(target: str, words: Sequence[str], options: Mapping[str, Any]) ->
     if context.executor is None:
         raise InvalidOptionError("--lazy needs an executor. Name one with run.executor=NAME.")
     context.run_task(task)
+
+
+def _name(target: str) -> str:
+    return Path(target).stem if target.endswith(".py") else target.split()[-1]

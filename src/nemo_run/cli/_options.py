@@ -90,6 +90,14 @@ RUN_OPTIONS = (
     Option("rich_theme", ("--rich-theme",), "", "THEME"),
 )
 
+_FOR_TASKS = frozenset({"sweep", "sweep_file", "repl", "lazy"})
+
+
+def options_of(type: str) -> tuple[Option, ...]:
+    """Return the options that make sense for a command: an experiment adds its jobs itself."""
+    return tuple(o for o in RUN_OPTIONS if type == "task" or o.name not in _FOR_TASKS)
+
+
 _CONTEXT_DEFAULTS = {option.name: option.default for option in RUN_OPTIONS}
 
 
@@ -113,6 +121,9 @@ def parse_run_options(
         )
     known, rest = _parser().parse_known_args(_before_separator(words))
     check_no_flags(rest, [flag for option in RUN_OPTIONS for flag in (*option.flags, *option.off)])
+    for option in RUN_OPTIONS:
+        if vars(known).get(option.name) == "":
+            raise InvalidOptionError(f"{option.flags[0]} needs a value, and not an empty one.")
     rest += list(words)[len(_before_separator(words)) + 1 :]
     return {**_CONTEXT_DEFAULTS, **(defaults or {}), **vars(known)}, rest
 

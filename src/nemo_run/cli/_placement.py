@@ -15,6 +15,7 @@ from nemo_run.cli._grammar import Operation, Override, parse_call, parse_file
 from nemo_run.cli._interpretation import parse_factory
 from nemo_run.cli._overrides import apply_overrides
 from nemo_run.cli._slots import Slot, own
+from nemo_run.cli._starting import check_complete
 from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.config import Config
 from nemo_run.core.execution.base import Executor
@@ -162,6 +163,8 @@ def _first_plugin(key: str, plugins: Sequence[Any]) -> str:
 
 
 def _built(value: Any, kind: type, what: str) -> Any:
+    if isinstance(value, fdl.Buildable):
+        check_complete(value, f"{what}.")
     try:
         made = fdl.build(value) if isinstance(value, fdl.Buildable) else value
         if isinstance(made, functools.partial):

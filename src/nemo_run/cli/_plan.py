@@ -18,8 +18,15 @@ def main(words: Sequence[str], program: str) -> int:
     if not words or (wants_help(words) and words[0].startswith("-")):
         _print_help(program)
         return 0
-    if words[0].endswith(".py"):
-        return _plan_script(Path(words[0]), [*words[1:], "--dryrun"])
+    from nemo_run.run._planning import planning
+
+    with planning():
+        if words[0].endswith(".py"):
+            return _plan_script(Path(words[0]), words[1:])
+        return _plan_command(words, program)
+
+
+def _plan_command(words: Sequence[str], program: str) -> int:
     from nemo_run.cli._commands import execute
     from nemo_run.cli._entrypoints import Entrypoint
 
@@ -28,7 +35,7 @@ def main(words: Sequence[str], program: str) -> int:
         raise ConfigError(
             f"{' '.join(words)!r} names neither a script nor a command. See nemorun --help."
         )
-    return execute(found, [*rest, "--dryrun"], program=" ".join((program, *path)))
+    return execute(found, rest, program=" ".join((program, *path)))
 
 
 def _print_help(program: str) -> None:
@@ -45,7 +52,7 @@ def _print_help(program: str) -> None:
     screen.print(f"  {program} train.py net=small_net run.executor=local")
 
 
-def _plan_script(script: Path, words: list[str]) -> int:
+def _plan_script(script: Path, words: Sequence[str]) -> int:
     if not script.is_file():
         raise ConfigError(f"There is no script {str(script)!r}.")
     sys.argv = [str(script), *words]

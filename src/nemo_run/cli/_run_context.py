@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nemo_run.cli._confirmation import confirmed
 from nemo_run.cli._edit import overrides_from
+from nemo_run.cli._errors import ArgumentValueError
 from nemo_run.cli._exports import export_all
 from nemo_run.cli._grammar import Override, parse_override
 from nemo_run.cli._hints import parameters
@@ -18,7 +19,9 @@ from nemo_run.cli._options import RunContextError
 from nemo_run.cli._overrides import apply_overrides
 from nemo_run.cli._placement import place
 from nemo_run.cli._starting import TaskFile, check_complete, read_task_file, start
+from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.config import Config, ConfigurableMixin, Partial
+from nemo_run.run._planning import only_planning
 
 if TYPE_CHECKING:
     import typer
@@ -230,11 +233,19 @@ class RunContext(ConfigurableMixin):
                 others.append(word)
         placed = [change for change in changes if _head(change) in _PLACED]
         self._set_fields([change for change in changes if _head(change) not in _PLACED])
+        self.dryrun = self.dryrun or only_planning()
         self.executor, self.plugins = place(type(self), self.executor, self.plugins, placed)
         return others
 
     def _set_fields(self, changes: Sequence[Override]) -> None:
         config = self.to_config()
+        known = [f"{PREFIX}{name}" for name in (*config.__arguments__, *_PLACED)]
+        for change in changes:
+            name = f"{PREFIX}{_head(change)}"
+            if name not in known:
+                raise ArgumentValueError(
+                    f"There is no {name}. {did_you_mean(name, known)}", f"{PREFIX}{change}"
+                )
         apply_overrides(config, changes)
         for name in {_head(change) for change in changes}:
             setattr(self, name, getattr(config, name))

@@ -29,11 +29,20 @@ _ABOUT_ITSELF = ("_target_", "_partial_")
 
 @dataclass(frozen=True)
 class TaskFile:
-    """What a config file holds: arguments of the task, and how to run it."""
+    """What a config file holds: arguments of the task, and how to run it.
+
+    ``is_whole`` where it is a whole task, as one that was exported.
+    """
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
     factory: str | None = None
     run: Mapping[str, Any] = field(default_factory=dict)
+    is_whole: bool = False
+
+    @property
+    def overrides(self) -> list[Override]:
+        """The changes to a task that it describes."""
+        return overrides_from(self.arguments, is_whole=self.is_whole)
 
     @classmethod
     def from_data(cls, data: Any, name: str) -> TaskFile:
@@ -46,7 +55,8 @@ class TaskFile:
         if not isinstance(run, Mapping):
             arguments["run"], run = run, {}
         factory = arguments.pop("_factory_", None) or run.get("factory")
-        return cls(arguments, factory, {k: v for k, v in run.items() if k != "factory"})
+        run = {k: v for k, v in run.items() if k != "factory"}
+        return cls(arguments, factory, run, is_whole="_target_" in data)
 
 
 def read_task_file(path: str) -> TaskFile:
@@ -87,11 +97,11 @@ def start(
     if factory and parse_file(factory):
         from_factory = TaskFile.from_data(plain(load_config_from_path(factory)), factory)
         factory = from_factory.factory
-        overrides += overrides_from(from_factory.arguments)
+        overrides += from_factory.overrides
     task = starting_point(fn, factory or file.factory, default_factory)
     for name, value in (arguments or {}).items():
         setattr(task, name, value)
-    overrides += overrides_from(file.arguments)
+    overrides += file.overrides
     overrides += resolved([_override(word) for word in words], file.arguments)
     return cast("Partial[Any]", apply_overrides(task, overrides))
 
@@ -125,13 +135,15 @@ def starting_point(
     return made if isinstance(made, fdl.Partial) else fdl.cast(Partial, made)
 
 
-def check_complete(task: fdl.Buildable[Any]) -> None:
-    """Refuse a task that cannot be called.
+def check_complete(task: fdl.Buildable[Any], prefix: str = "") -> None:
+    """Refuse a task that cannot be called; ``prefix`` is how its arguments are named.
 
     Raises:
         ConfigError: it, or a config in it, lacks an argument; names all of them.
     """
-    missing = [f"{path}{name}" for path, config in _configs(task, "") for name in _missing(config)]
+    missing = [
+        f"{path}{name}" for path, config in _configs(task, prefix) for name in _missing(config)
+    ]
     if missing:
         what = getattr(task.__fn_or_cls__, "__qualname__", task.__fn_or_cls__)
         raise ConfigError(

@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nemo_run._shell import as_word
 from nemo_run.cli._config_files import as_config, plain, read
 from nemo_run.cli._confirmation import confirmed
 from nemo_run.cli._edit import overrides_from
@@ -21,7 +22,7 @@ from nemo_run.cli._screen import Screen
 from nemo_run.cli._starting import check_complete
 from nemo_run.core.execution.local import LocalExecutor
 from nemo_run.exceptions import ConfigError
-from nemo_run.run._counting import summary
+from nemo_run.run._counting import plural, summary
 from nemo_run.run.experiment import Experiment
 from nemo_run.run.sweep import MAX_JOBS, Point, grid, labels
 
@@ -82,7 +83,7 @@ def _report(experiment: Experiment) -> None:
     screen.table(status.HEADER, [status.row(i, *item) for i, item in enumerate(statuses.items())])
     screen.print(f"{experiment._id}: {summary(statuses)}")
     if any(state["status"].name in ("FAILED", "CANCELLED") for state in statuses.values()):
-        screen.print(f"Retry those: nemorun experiment rerun {experiment._id} --failed")
+        screen.print(f"Retry those: nemorun experiment rerun --failed {as_word(experiment._id)}")
 
 
 def split_axes(words: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
@@ -96,7 +97,7 @@ def split_axes(words: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
     for word in words:
         override = parse_override(word) if "=" in word else None
         values = values_of(override.value) if override is not None else []
-        if override is None or len(values) < 2:
+        if override is None or (len(values) < 2 and not _RANGE.fullmatch(override.value)):
             fixed.append(word)
         elif override.operation is not Operation.ASSIGN:
             raise ArgumentParsingError(
@@ -158,7 +159,7 @@ def _task(
 def _describe(name: str, axes: Mapping[str, Sequence[str]], names: Sequence[str]) -> None:
     screen = Screen()
     over = " x ".join(f"{key} ({len(values)})" for key, values in axes.items())
-    screen.heading(f"Sweep {name}: {len(names)} jobs{' over ' + over if over else ''}")
+    screen.heading(f"Sweep {name}: {plural(len(names), 'job')}{' over ' + over if over else ''}")
     for label in names[:_MAX_SHOWN]:
         screen.print(f"  {label}")
     if len(names) > _MAX_SHOWN:

@@ -1,12 +1,15 @@
 """Tasks as YAML, JSON and TOML files, and conversions between the three.
 
-Configs are rebuilt from the data in a file directly. TOML has no null: such keys vanish in it.
+Configs are rebuilt from the data in a file directly. Command lines read the same files with
+OmegaConf, so text that would be an interpolation there is written escaped. TOML has no null: a
+config's is written as a reference to None, and in the conversions such keys vanish.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from datetime import date, time
 from pathlib import Path
 from typing import Any, TextIO, get_args
@@ -14,7 +17,7 @@ from typing import Any, TextIO, get_args
 from nemo_run.cli import _config_files
 from nemo_run.cli._config_files import Format, format_of, split_section
 from nemo_run.cli._suggestions import did_you_mean
-from nemo_run.core.serialization.yaml import YamlSerializer, from_mapping, to_mapping
+from nemo_run.core.serialization.yaml import from_mapping, to_mapping, yaml_text
 from nemo_run.exceptions import ConfigError
 
 __all__ = [
@@ -39,15 +42,15 @@ class ConfigSerializer:
         Raises:
             UnserializableError: something inside has no such form.
         """
-        return YamlSerializer().serialize(cfg, stream)
+        return _written(yaml_text(_escaped(to_mapping(cfg))), stream)
 
     def serialize_json(self, cfg: Any, stream: TextIO | None = None) -> str:
         """Return ``cfg`` as JSON; see `serialize_yaml`."""
-        return _written(_json_text(_sorted(to_mapping(cfg, only_text_keys=True))), stream)
+        return _written(_json_text(_for_files(cfg)), stream)
 
     def serialize_toml(self, cfg: Any, stream: TextIO | None = None) -> str:
         """Return ``cfg`` as TOML; see `serialize_yaml`."""
-        return _written(_toml_text(_sorted(to_mapping(cfg, only_text_keys=True))), stream)
+        return _written(_toml_text(_with_named_null(_for_files(cfg))), stream)
 
     def deserialize_yaml(self, serialized: str) -> Any:
         """Return the config in a YAML text, importing what it names.
@@ -194,7 +197,58 @@ def _config(data: Any) -> Any:
             "This describes no task: it has no _target_ at the top. "
             "Add one that names the function, such as my_package.train"
         )
-    return from_mapping(data)
+    return from_mapping(_unescaped(data))
+
+
+def _for_files(cfg: Any) -> Any:
+    return _sorted(_escaped(to_mapping(cfg, only_text_keys=True)))
+
+
+_DOLLAR = re.compile(r"(\\*)\$\{")
+
+
+def _escaped(data: Any) -> Any:
+    """Return data in which no text is an interpolation.
+
+    Raises:
+        ConfigError: a text is ``???``, which in a file says that a value is missing.
+    """
+
+    def text(value: str) -> str:
+        if value == "???":
+            raise ConfigError(
+                "The text '???' cannot be written to a config file, where it stands for a value "
+                "that is missing. Use another."
+            )
+        return _DOLLAR.sub(lambda match: f"{match[1] * 2}\\${{", value)
+
+    return _with_texts(data, text)
+
+
+def _unescaped(data: Any) -> Any:
+    def text(match: re.Match[str]) -> str:
+        is_escaped = len(match[1]) % 2
+        return f"{match[1][: len(match[1]) // 2]}${{" if is_escaped else match[0]
+
+    return _with_texts(data, lambda value: _DOLLAR.sub(text, value))
+
+
+def _with_texts(data: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(data, str):
+        return change(data)
+    if isinstance(data, dict):
+        return {key: _with_texts(value, change) for key, value in data.items()}
+    if isinstance(data, (list, set)):
+        return type(data)(_with_texts(value, change) for value in data)
+    return data
+
+
+def _with_named_null(data: Any) -> Any:
+    if data is None:
+        return {"_target_": "builtins.None", "_call_": False}
+    if isinstance(data, dict):
+        return {key: _with_named_null(value) for key, value in data.items()}
+    return [_with_named_null(item) for item in data] if isinstance(data, list) else data
 
 
 def _json_text(data: Any) -> str:

@@ -103,15 +103,17 @@ class LazyTarget:
 
 
 def _command(words: Sequence[str]) -> Callable[..., Any]:
+    from nemo_run.cli._application import command_names
     from nemo_run.cli._entrypoints import Entrypoint, list_entrypoints
 
     if words[0] in _PROGRAMS:
         words = words[1:]
     branch: Any = list_entrypoints()
     for position, word in enumerate(words):
-        found = branch.get(word) if isinstance(branch, dict) else None
+        # By the name that is typed, or by that of the function.
+        known = {**branch, **command_names(branch)} if isinstance(branch, dict) else {}
+        found = known.get(word)
         if found is None:
-            known = branch if isinstance(branch, dict) else ()
             raise ConfigError(
                 f"There is no command {' '.join(words[: position + 1])!r}. "
                 f"{did_you_mean(word, known)}"
@@ -312,10 +314,7 @@ def _started(target: Callable[..., Any], factory: Any) -> Any:
 
 def _from_command_line(text: str) -> tuple[LazyTarget, list[str]]:
     """Return the target that a command line names, and the words for it."""
-    try:
-        words = shlex.split(text)
-    except ValueError as err:
-        raise ConfigError(f"{text!r} is not a command line: {err}.") from err
+    words = [text] if text.endswith(".py") and Path(text).is_file() else _words(text)
     if len(words) > 1 and Path(words[0]).name in _INTERPRETERS:
         words = words[1:]
     if not words:
@@ -330,6 +329,13 @@ def _from_command_line(text: str) -> tuple[LazyTarget, list[str]]:
     names = [word for word in words if not word.startswith("-") and "=" not in word]
     count = next((i for i, word in enumerate(words) if word not in names), len(words))
     return LazyTarget(" ".join(words[:count])), words[count:]
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as err:
+        raise ConfigError(f"{text!r} is not a command line: {err}.") from err
 
 
 @dataclass

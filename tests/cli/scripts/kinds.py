@@ -1,6 +1,7 @@
 """A function with a parameter of every kind, which reports what it gets."""
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Union  # noqa: UP035
@@ -50,6 +51,9 @@ def kinds(
     colour: Colour = Colour.RED,
     point: Point = Point(),  # noqa: B008
     later: "LaterPath" = Path(),
+    raw: bytes = b"",
+    function: Callable[[str], str] = str.lower,
+    kind: type[Point] = Point,
     unannotated=0,
     unannotated_list=(),
     unannotated_none=0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,6 +10,7 @@ from nemo_run._fiddle import fdl
 from nemo_run.cli._grammar import Override, parse_override
 from nemo_run.cli._overrides import apply_overrides
 from nemo_run.cli._placement import place
+from nemo_run.cli._run_context import PREFIX, RunContext
 from nemo_run.config import Script
 from nemo_run.core.execution.base import Executor
 from nemo_run.exceptions import ConfigError
@@ -18,7 +20,7 @@ from nemo_run.run.sweep import keep_only
 if TYPE_CHECKING:
     from nemo_run.run.experiment import Experiment
 
-_EXECUTOR = "run.executor."
+_EXECUTOR = re.compile(r"\s*run\.(?=executor\b)")
 
 
 def again(
@@ -30,15 +32,15 @@ def again(
     """Return the experiment, reset, with only these jobs and with overrides applied to all tasks.
 
     What a job depended on and is not run again counts as done. Overrides that begin with
-    ``run.executor.`` change the executors.
+    ``run.executor`` change the executors, or name another.
 
     Raises:
         CLIException: an override fits no task, or its value does not.
     """
     keep_only(experiment, jobs)
-    for_tasks = [parse_override(word) for word in words if not word.startswith(_EXECUTOR)]
+    for_tasks = [_for_task(word) for word in words if not _EXECUTOR.match(word)]
     for_executors = [
-        parse_override(word.removeprefix("run.")) for word in words if word.startswith(_EXECUTOR)
+        parse_override(_EXECUTOR.sub("", word)) for word in words if _EXECUTOR.match(word)
     ]
     if for_tasks:
         for task in experiment.tasks:
@@ -51,6 +53,16 @@ def again(
     return experiment.reset(code=code)
 
 
+def _for_task(word: str) -> Override:
+    if word.lstrip().startswith(PREFIX):
+        name = word.partition("=")[0].strip()
+        raise ConfigError(
+            f"{name} cannot be changed here. Name or change the executor by run.executor, and see "
+            "--help for options."
+        )
+    return parse_override(word)
+
+
 def _check_changeable(task: Any) -> None:
     if isinstance(task, Script) or not isinstance(task, fdl.Buildable):
         raise ConfigError(
@@ -60,7 +72,7 @@ def _check_changeable(task: Any) -> None:
 
 def _change_executors(job: Job | JobGroup, overrides: Sequence[Override]) -> None:
     def changed(executor: Executor) -> Executor:
-        return place(type(job), executor, None, overrides)[0] or executor
+        return place(RunContext, executor, None, overrides)[0] or executor
 
     if isinstance(job, JobGroup):
         given = job.executors

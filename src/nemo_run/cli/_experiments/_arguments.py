@@ -20,6 +20,11 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
 
+# In front of words that are no options whatever they look like; no argument can hold it.
+_NO_OPTION = "\0"
+_AFTER_DASHES = "A name that begins with - stands after --."
+
+
 class Parser(argparse.ArgumentParser):
     """Reads the words of one command; what is wrong with them is a `ConfigError`."""
 
@@ -27,6 +32,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog=program, allow_abbrev=False, add_help=False)
         self._help = f"{help[:1].upper()}{help[1:]}."
         self._example = example
+        self._has_unknown = False
         self.add_argument("--help", "-h", action="store_true", help="this text")
 
     def format_help(self) -> str:
@@ -51,23 +57,36 @@ class Parser(argparse.ArgumentParser):
         Raises:
             ConfigError: a word is wrong, or one is missing.
         """
-        if "--help" in words or "-h" in words:
+        cut = list(words).index("--") if "--" in words else len(words)
+        if {"--help", "-h"}.intersection(words[:cut]):
             Screen().print(self.format_help())
             return None
-        options, unknown = self.parse_known_intermixed_args(words)
+        known = self.flags()
+        self._has_unknown = any(
+            word.startswith("-") and word.partition("=")[0] not in known for word in words[:cut]
+        )
+        marked = [f"{_NO_OPTION}{word}" for word in words[cut + 1 :]]
+        options, unknown = self.parse_known_intermixed_args([*words[:cut], *marked])
         if unknown:
-            if unknown[0].startswith("-"):
-                name = unknown[0].partition("=")[0]
-                raise ConfigError(f"There is no option {name}. {did_you_mean(name, self.flags())}")
-            raise ConfigError(f"{unknown[0]!r} is one word too many. See {self.prog} --help.")
-        return options
+            self._refuse(unknown[0])
+        return argparse.Namespace(**{name: _unmarked(v) for name, v in vars(options).items()})
+
+    def _refuse(self, word: str) -> NoReturn:
+        if not word.startswith("-"):
+            word = _unmarked(word)
+            raise ConfigError(f"{word!r} is one word too many. See {self.prog} --help.")
+        name = word.partition("=")[0]
+        raise ConfigError(
+            f"There is no option {name}. {did_you_mean(name, self.flags())} {_AFTER_DASHES}"
+        )
 
     def flags(self) -> list[str]:
         """Return how all options are written."""
         return [flag for action in self._actions for flag in action.option_strings]
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.")
+        hint = f" {_AFTER_DASHES}" if self._has_unknown else ""
+        raise ConfigError(f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.{hint}")
 
     def experiment(self, nargs: str | None = None) -> None:
         self.add_argument("experiment", metavar="EXPERIMENT", nargs=nargs, help=EXPERIMENT_HELP)
@@ -77,6 +96,12 @@ class Parser(argparse.ArgumentParser):
 
     def json(self) -> None:
         self.add_argument("--json", action="store_true", help="for programs to read")
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_unmarked(item) for item in value]
+    return value.removeprefix(_NO_OPTION) if isinstance(value, str) else value
 
 
 def _name(action: argparse.Action) -> str:

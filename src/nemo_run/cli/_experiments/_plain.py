@@ -8,6 +8,7 @@ from typing import Any
 
 from nemo_run._credentials import mask_environment
 from nemo_run.core.serialization.peek import Peek
+from nemo_run.run._arguments import masked_value
 
 # Where a job lives differs from run to run, and says nothing about it.
 OF_THE_RUN = frozenset({"experiment_id", "job_dir", "experiment_dir"})
@@ -44,6 +45,21 @@ def _flat(value: Any, path: str) -> Iterator[tuple[str, str]]:
             yield from _flat(item, f"{path}[{index}]")
     else:
         yield path, value if isinstance(value, str) else repr(value)
+
+
+def masked_task(value: Any, name: str = "") -> Any:
+    """Return a stored task, or a list of them, without what sounds secret."""
+    if isinstance(value, Peek):
+        arguments = {
+            key: masked_task(item, f"{name}.{key}" if name else str(key))
+            for key, item in value.arguments.items()
+        }
+        return dataclasses.replace(value, arguments=arguments)
+    if isinstance(value, (list, tuple)) and any(isinstance(item, Peek) for item in value):
+        return [masked_task(item, name) for item in value]
+    if isinstance(value, Mapping) and any(isinstance(item, Peek) for item in value.values()):
+        return {key: masked_task(item, f"{name}.{key}") for key, item in value.items()}
+    return masked_value(name, value)
 
 
 def masked(executor: Any) -> Any:

@@ -86,7 +86,7 @@ def facts(place: Place) -> dict[str, dict[str, str]]:
     for job in _catalogue.read_jobs(place.path):
         executor = _plain.masked(job.executor)
         environment, executor = _without_environment(executor)
-        found[f"job {job.id}: task"] = _named("task", _plain.flat(job.task))
+        found[f"job {job.id}: task"] = _named("task", _plain.flat(_plain.masked_task(job.task)))
         found[f"job {job.id}: executor"] = _named("executor", _plain.flat(executor))
         found[f"job {job.id}: environment"] = _plain.flat(environment) if environment else {}
         found[f"job {job.id}: dependencies"] = {name: "needed" for name in job.dependencies}

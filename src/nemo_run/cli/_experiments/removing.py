@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nemo_run._records import JobStore
+from nemo_run._shell import as_word
 from nemo_run.cli._experiments import _summaries
 from nemo_run.cli._experiments._arguments import Parser, as_json
 from nemo_run.cli._experiments._finding import find
@@ -73,7 +74,7 @@ def check_removable(entry: Entry) -> None:
     if live:
         raise ConfigError(
             f"{entry.id} has {plural(len(live), 'job')} that had not ended ({entry.state}). "
-            f"Cancel them first: nemorun experiment cancel {entry.id} --all"
+            f"Cancel them first: nemorun experiment cancel --all {as_word(entry.id)}"
         )
 
 

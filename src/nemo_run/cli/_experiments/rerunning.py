@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 def arguments(parser: Parser) -> None:
     parser.add_argument("experiment", metavar="EXPERIMENT", help=EXPERIMENT_HELP)
     parser.add_argument(
-        "words", metavar="KEY=VALUE", nargs="*", help="changes to its tasks; run.executor.KEY too"
+        "words",
+        metavar="KEY=VALUE",
+        nargs="*",
+        help="changes to its tasks; run.executor=NAME and run.executor.KEY too",
     )
     parser.add_argument("--job", action="append", metavar="JOB", help="only this; may be repeated")
     parser.add_argument("--failed", action="store_true", help="only what did not succeed")

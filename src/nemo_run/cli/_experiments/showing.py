@@ -99,7 +99,7 @@ def _job_data(job: StoredJob, state: JobSummary) -> dict[str, Any]:
         "ended_at": _summaries.iso(state.ended_at),
         "handles": list(state.handles),
         "dependencies": list(job.dependencies),
-        "task": _plain.as_data(job.task),
+        "task": _plain.as_data(_plain.masked_task(job.task)),
         "executor": _plain.as_data(_plain.masked(job.executor)),
     }
 
@@ -123,7 +123,8 @@ def _print_job(screen: Screen, index: int, job: StoredJob, state: JobSummary, ar
     for label, value in rows:
         if value:
             screen.print(f"  {label}: {one_line(value)}")
-    for what, value in (("Task", job.task), ("Executor", _plain.masked(job.executor))):
+    shown = (("Task", _plain.masked_task(job.task)), ("Executor", _plain.masked(job.executor)))
+    for what, value in shown:
         screen.print(f"  {what}:")
         for path, text in _plain.flat(value).items():
             screen.print(f"    {path or what.lower()} = {one_line(text)}")

@@ -8,7 +8,7 @@ from typing import Any
 from nemo_run.cli._experiments._arguments import Parser, as_json
 from nemo_run.cli._experiments._finding import find, find_jobs
 from nemo_run.cli._screen import Screen
-from nemo_run.run._counting import summary
+from nemo_run.run._counting import counted_parts, summary
 from nemo_run.run._durations import elapsed
 
 HEADER = ("", "JOB", "STATE", "EXECUTOR", "EXIT", "TOOK", "MESSAGE")
@@ -35,6 +35,9 @@ def run(options: argparse.Namespace) -> int:
         return 0
     screen.heading(place.id)
     screen.table(HEADER, [row(ids.index(job), job, status) for job, status in shown.items()])
+    for job, status in shown.items():
+        if "parts" in status:
+            screen.print(f"{job}: {counted_parts(status['parts'])}")
     screen.print(summary(statuses))
     return 0
 

@@ -6,6 +6,7 @@ import argparse
 import time
 from typing import Any
 
+from nemo_run._shell import as_word
 from nemo_run.cli._experiments._arguments import Parser, as_json, seconds
 from nemo_run.cli._experiments._finding import find
 from nemo_run.cli._screen import Screen
@@ -65,7 +66,7 @@ def wait_for(path: str, deadline: float | None) -> dict[str, dict[str, Any]]:
             raise NemoRunError(
                 f"{plural(len(waiting), 'job')} of {experiment._id} were never started, and nobody "
                 f"is left to start them: {names}. Go on with "
-                f"`nemorun experiment resume {experiment._id}`."
+                f"`nemorun experiment resume {as_word(experiment._id)}`."
             )
         left_s = _LAST_PAUSE_S if deadline is None else max(0.05, deadline - time.monotonic())
         time.sleep(min(pause_s, left_s))

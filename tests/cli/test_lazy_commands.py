@@ -1,0 +1,69 @@
+"""Commands whose code is read where they run."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cli import commands
+from tests.cli.commands import SCRIPTS, Result
+
+pytestmark = pytest.mark.slow
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The commands in ``facts``, as if their package was installed."""
+    info = tmp_path / "site" / "facts-1.0.dist-info"
+    info.mkdir(parents=True)
+    shutil.copy(SCRIPTS / "facts.py", tmp_path / "site")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: facts\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[nemo_run.cli]\nfacts = facts\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+
+
+def test_scripts_can_be_in_directories_with_blanks(here: Path) -> None:
+    place = here / "my scripts"
+    place.mkdir()
+    shutil.copy(SCRIPTS / "fit.py", place / "fit it.py")
+    words = ["--lazy", "net=small_net(width=3)", "run.executor=local"]
+    result = commands.run([sys.executable, place / "fit it.py", *words], cwd=here)
+    assert result.code == 0, result.err
+    assert '"width": 3' in result.out
+
+
+def test_a_command_can_be_lazy_where_its_help_says_so(nemorun: Command) -> None:
+    result = nemorun("facts", "by-name", "--lazy", "run.executor=LocalExecutor")
+    assert (result.code, "renamed" in result.out) == (0, True), result.err
+
+
+def test_the_default_executor_of_a_command_is_used(nemorun: Command) -> None:
+    result = nemorun("facts", "prepared", "--lazy", "x=6")
+    assert result.code == 0, result.err
+    assert "prepared Net(width=3, depth=2) 6 default marked" in result.out
+
+
+def test_an_experiment_is_not_lazy(nemorun: Command) -> None:
+    result = nemorun("facts", "loud", "--lazy", "run.executor=LocalExecutor")
+    assert (result.code, "--lazy is for tasks" in result.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["facts", "bare", "xx=1"], "Error: xx=1: No parameter named 'xx' exists for bare."),
+        (["facts", "baer"], "Error: There is no command 'facts baer'. Did you mean 'bare'?"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_wrong_is_said_by_the_job_in_a_line(
+    nemorun: Command, words: list[str], said: str
+) -> None:
+    result = nemorun("--lazy", *words, "run.executor=LocalExecutor")
+    assert (result.code, said in result.out + result.err) == (1, True), result.out
+    assert "Traceback" not in result.out + result.err
