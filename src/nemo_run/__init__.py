@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from nemo_run.config import Config, ConfigurableMixin, Partial, Script
     from nemo_run.core.execution.base import Executor, ExecutorMacros, import_executor
     from nemo_run.core.execution.dgxcloud import DGXCloudExecutor
+    from nemo_run.core.execution.docker import DockerExecutor
+    from nemo_run.core.execution.kubeflow import KubeflowExecutor
     from nemo_run.core.execution.launcher import (
         FaultTolerance,
         SlurmRay,
@@ -44,12 +46,14 @@ __all__ = [
     "Config",
     "ConfigurableMixin",
     "DGXCloudExecutor",
+    "DockerExecutor",
     "Executor",
     "ExecutorMacros",
     "Experiment",
     "FaultTolerance",
     "GitArchivePackager",
     "HybridPackager",
+    "KubeflowExecutor",
     "LazyEntrypoint",
     "LeptonExecutor",
     "LocalExecutor",
@@ -82,12 +86,14 @@ _HOMES = {
     "Config": "config",
     "ConfigurableMixin": "config",
     "DGXCloudExecutor": "core.execution.dgxcloud",
+    "DockerExecutor": "core.execution.docker",
     "Executor": "core.execution.base",
     "ExecutorMacros": "core.execution.base",
     "Experiment": "run.experiment",
     "FaultTolerance": "core.execution.launcher",
     "GitArchivePackager": "core.packaging.git",
     "HybridPackager": "core.packaging.hybrid",
+    "KubeflowExecutor": "core.execution.kubeflow",
     "LazyEntrypoint": "cli.lazy",
     "LeptonExecutor": "core.execution.lepton",
     "LocalExecutor": "core.execution.local",
@@ -131,8 +137,6 @@ if not TYPE_CHECKING:  # to a type checker, any name would exist
 
 _PLANNED = {
     "DevSpace",
-    "DockerExecutor",
-    "KubeflowExecutor",
 }
 
 

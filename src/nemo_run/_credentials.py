@@ -90,8 +90,22 @@ def sounds_secret(name: str) -> bool:
 
 
 def mask_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return ``env`` to be shown to people: values of variables that sound secret are masked."""
-    return {name: mask(value) if sounds_secret(name) else value for name, value in env.items()}
+    """Return ``env`` to be shown to people: values of variables that sound secret are masked.
+
+    So is who logs in where a value is a URL.
+    """
+    return {
+        name: mask(value) if sounds_secret(name) else without_login(value)
+        for name, value in env.items()
+    }
+
+
+_LOGIN_IN_URL = re.compile(r"(://)[^/@\s]+@")
+
+
+def without_login(text: str) -> str:
+    """Return a text with user and password masked in the URLs in it."""
+    return _LOGIN_IN_URL.sub(rf"\1{MASK}@", text) if isinstance(text, str) else text
 
 
 def redact(obj: Any) -> Any:

@@ -78,6 +78,20 @@ class RoleSize(NamedTuple):
     replicas: int
 
 
+class JobPart(NamedTuple):
+    """A part of a job with a state of its own: an element of an array, or a component.
+
+    Attributes:
+        number: what the backend counts it by.
+        host: where it runs, or ran, as far as the backend says.
+    """
+
+    number: int
+    state: str
+    exit_code: int | None = None
+    host: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobRecord:
     """What is known about one job.
@@ -90,6 +104,7 @@ class JobRecord:
         submitted_at: when we set out to submit it.
         last_seen_at: when the backend last answered for it.
         ended_at: None while the job has not ended, or where nobody knows when it did.
+        parts: of a job that the backend runs in several, what is known of each.
         extra: keys a later minor format added; kept, so that writing does not lose them.
     """
 
@@ -108,6 +123,7 @@ class JobRecord:
     last_seen_at: float
     started_at: float | None = None
     ended_at: float | None = None
+    parts: tuple[JobPart, ...] = ()
     job_dir: str
     log_dir: str = ""
     format: tuple[int, int] = FORMAT
@@ -142,6 +158,7 @@ class JobRecord:
             "ended_at": self.ended_at,
             "job_dir": self.job_dir,
             "log_dir": self.log_dir,
+            **({"parts": [part._asdict() for part in self.parts]} if self.parts else {}),
             **self.extra,
         }
 
@@ -175,6 +192,7 @@ class JobRecord:
             ended_at=_optional(_number, data.get("ended_at")),
             job_dir=_text(data["job_dir"]),
             log_dir=_text(data.get("log_dir", "")),
+            parts=tuple(map(_parse_part, data.get("parts", ()))),
             extra={key: value for key, value in data.items() if key not in _KEYS},
         )
 
@@ -196,6 +214,7 @@ def advance(old: JobRecord, new: JobRecord) -> JobRecord:
             message=old.message or new.message,
             exit_code=new.exit_code if old.exit_code is None else old.exit_code,
             ui_url=old.ui_url or new.ui_url,
+            parts=old.parts or new.parts,
             ended_at=new.ended_at if old.ended_at is None else old.ended_at,
         )
     if old.is_terminal or _STAGES[new.state] < _STAGES[old.state]:
@@ -401,6 +420,15 @@ def _dump(record: JobRecord) -> bytes:
 def _parse_format(value: Any) -> tuple[int, int]:
     major, minor = _text(value).split(".")
     return int(major), int(minor)
+
+
+def _parse_part(data: Mapping[str, Any]) -> JobPart:
+    return JobPart(
+        number=_integer(data["number"]),
+        state=_text(data["state"]),
+        exit_code=_optional(_integer, data.get("exit_code")),
+        host=_text(data.get("host", "")),
+    )
 
 
 def _parse_ref(data: Mapping[str, Any]) -> JobRef:

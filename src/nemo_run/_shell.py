@@ -100,3 +100,8 @@ def _word(text: str, expand: Collection[str], *, what: str) -> str:
 
 def _literal(text: str) -> str:
     return shlex.quote(text) if text else ""
+
+
+def as_word(name: str) -> str:
+    """Quote a name to be shown as a word of a command, after its options."""
+    return f"-- {shlex.quote(name)}" if name.startswith("-") else shlex.quote(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload, runtime_checkable
@@ -162,7 +163,7 @@ def dryrun_fn(
         table.add_column("Argument Name", style="dim")
         table.add_column("Resolved Value")
         for name, value in resolved_arguments(configured_fn).items():
-            table.add_row(name, _cell(CustomConfigRepr(value)))
+            table.add_row(name, _cell(CustomConfigRepr(_shown(name, value))))
     else:
         raise TypeError(
             f"Need a run.Partial, run.Config or run.Script to look at, got {configured_fn!r}."
@@ -195,6 +196,22 @@ def resolved_arguments(configured_fn: fdl.Buildable[Any]) -> dict[str, Any]:
             required = name in parameters and parameters[name].default is parameters[name].empty
             resolved[name] = _Note("required, not set" if required else "not set")
     return resolved
+
+
+def _shown(name: str, value: Any) -> Any:
+    """Return an argument without the secrets in it, at any depth of configs."""
+    from nemo_run.run._arguments import masked_value
+
+    if isinstance(value, fdl.Buildable):
+        value = copy.copy(value)
+        for key, item in value.__arguments__.items():
+            value.__arguments__[key] = _shown(f"{name}.{key}", item)
+        return value
+    if type(value) in (list, tuple) and any(isinstance(item, fdl.Buildable) for item in value):
+        return type(value)(_shown(name, item) for item in value)
+    if type(value) is dict and any(isinstance(item, fdl.Buildable) for item in value.values()):
+        return {key: _shown(f"{name}.{key}", item) for key, item in value.items()}
+    return masked_value(name, value)
 
 
 class _Note:

@@ -105,6 +105,10 @@ class JobNotFoundError(BackendError):
     """Neither our records nor the cluster know the job."""
 
 
+class JobLostError(JobNotFoundError):
+    """The cluster had the job, has it no more, and will never say how it ended."""
+
+
 class BackendUnavailableError(BackendError):
     """The cluster cannot be reached right now. Worth trying again; says nothing about the job."""
 

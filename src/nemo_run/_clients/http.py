@@ -81,7 +81,7 @@ class Http:
             AuthenticationError, JobNotFoundError, Conflict, BackendError: the server said no.
         """
         patience = 0.0 if once else self.patience_s if patience_s is None else patience_s
-        for attempt in _attempts(patience):
+        for attempt in attempts(patience):
             try:
                 response = self._send(method, path, body=body, query=query)
             except BackendUnavailableError as err:
@@ -249,7 +249,8 @@ class _Attempt:
         time.sleep(self._pause_s)
 
 
-def _attempts(patience_s: float) -> Iterator[_Attempt]:
+def attempts(patience_s: float) -> Iterator[_Attempt]:
+    """Yield what to tell of each failure, for as long as there is patience."""
     deadline = time.monotonic() + patience_s
     pause_s, most_s = PAUSES_S
     while True:

@@ -16,6 +16,9 @@ CLOCKS = (
     (b"stderr.log", "clock.stderr"),
 )
 CLOCK_S = 1.0
+TICK_S = 0.01
+"""How far the time of a file may be behind the clock: the system looks at that now and then."""
+ROUND_UP_S = 0.00049
 
 
 def open_logs(directory: bytes, *, separate: bool) -> list[int]:
@@ -104,10 +107,11 @@ class _Hand:
         changed = stat.st_size != self.noted_bytes
         if changed or always:
             # The last byte was written when the log was modified: since the look before, and by
-            # now, whatever the clock of a file server says.
-            when = max(self.looked_at, min(stat.st_mtime, now) if changed else now)
+            # now, whatever the clock of a file server says. That clock is a tick behind at most.
+            modified = min(stat.st_mtime + TICK_S, now)
+            when = max(self.looked_at, modified if changed else now)
             # Lines of 32 bytes never cross a block, so nobody sees half of one.
-            self._append(b"%14.3f %16d\n" % (when, stat.st_size))
+            self._append(b"%14.3f %16d\n" % (when + ROUND_UP_S, stat.st_size))
             self.noted_bytes = stat.st_size
         self.looked_at = max(self.looked_at, now)
 

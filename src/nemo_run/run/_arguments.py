@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
-from nemo_run._credentials import MASK, mask
+from nemo_run._credentials import MASK, mask, mask_environment, without_login
 
 # Shorter ones, say "1" or "true", are found everywhere.
 _SHORTEST_SECRET = 6
 _WORD = re.compile(r"[A-Za-z0-9]+")
 _ENDINGS = ("token", "secret", "password", "passwd", "passphrase", "credential", "credentials")
 _KEYS = {"api", "access", "private", "secret", "auth"}
-_IN_URL = re.compile(r"(://)[^/@\s]+@")
 
 
 def masked_arguments(argv: Sequence[str], secrets: Iterable[str] = ()) -> tuple[str, ...]:
@@ -31,8 +31,26 @@ def masked_arguments(argv: Sequence[str], secrets: Iterable[str] = ()) -> tuple[
             arg = arg if arg.startswith("-") else mask(arg)
         for secret in known:
             arg = arg.replace(secret, MASK)
-        masked.append(_IN_URL.sub(rf"\1{MASK}@", arg))
+        masked.append(without_login(arg))
     return tuple(masked)
+
+
+def masked_value(name: str, value: Any) -> Any:
+    """Return an argument of a task as it may be shown: masked where its name sounds secret.
+
+    What is in lists and dicts is masked by its own name too; other objects stay as they are.
+    """
+    if isinstance(value, str):
+        return mask(value) if sounds_secret(name) else without_login(value)
+    if isinstance(value, Mapping):
+        if name == "env":
+            return mask_environment(value)
+        return {key: masked_value(f"{name}.{key}", item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        words = all(isinstance(item, str) for item in value) and not sounds_secret(name)
+        masked = masked_arguments(value) if words else (masked_value(name, i) for i in value)
+        return type(value)(masked)
+    return value
 
 
 def secret_values(*environments: Mapping[str, str]) -> set[str]:

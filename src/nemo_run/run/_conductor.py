@@ -29,6 +29,7 @@ from nemo_run._parallel import in_parallel
 from nemo_run._records import new_tag
 from nemo_run.core.execution.base import Executor
 from nemo_run.exceptions import (
+    AuthenticationError,
     BackendError,
     BackendUnavailableError,
     ConnectionLostError,
@@ -156,8 +157,13 @@ class Conductor:
             for index in live:
                 self._poll_job(index)
         else:
-            in_parallel(self._poll_job, live, workers=self._workers)
+            in_parallel(self._poll_job, live, workers=self._workers_for(live))
         self._poll_took_s = time.thread_time() - began_s
+
+    def _workers_for(self, indices: Sequence[int]) -> int:
+        """Return how many threads to use; who waits for the same call as others costs nothing."""
+        batches = (self._jobs[index].executor.CAPABILITIES.batch for index in indices)
+        return max(self._workers, min(batches, default=1))
 
     def cancel(self, indices: Sequence[int] | None = None, *, at_once: bool = False) -> None:
         """End jobs, all by default; those not started yet never will be.
@@ -276,7 +282,7 @@ class Conductor:
                 if self.states[index].ended:
                     launched.remove(index)
 
-        in_parallel(launch, indices, workers=self._workers, meanwhile=look)
+        in_parallel(launch, indices, workers=self._workers_for(indices), meanwhile=look)
 
     def _launch_job(self, index: int) -> None:
         job, state = self._jobs[index], self.states[index]
@@ -296,7 +302,7 @@ class Conductor:
             try:
                 member.handle = self._submit(app, executor, recovering)
                 member.state = AppState.SUBMITTED
-            except BackendUnavailableError as err:
+            except (AuthenticationError, BackendUnavailableError) as err:
                 if recovering or isinstance(err, ConnectionLostError):
                     # It may have been submitted: the next round asks again.
                     log.warning("%s: %s", job.id, err)
@@ -416,6 +422,8 @@ def _take(member: MemberState, status: JobStatus | None) -> None:
         member.state, member.message = status.state, status.message
         member.exit_code = status.exit_code
         member.started_at, member.ended_at = status.started_at, status.ended_at
+        member.parts = status.parts
+        member.lost = member.lost or status.lost
 
 
 def spawn(directory: ExperimentDirectory) -> None:
@@ -435,7 +443,7 @@ def spawn(directory: ExperimentDirectory) -> None:
             start_new_session=True,
             env={
                 **os.environ,
-                **beside_the_script(os.environ),
+                **beside_the_script(os.environ, directory.path),
                 "NEMORUN_HOME": get_nemorun_home(),
             },
         )

@@ -23,6 +23,7 @@ from torchx.specs import AppDef, AppState, Role, is_terminal
 
 from nemo_run._files import make_private_directory, read_whole, try_lock, write_whole
 from nemo_run._home import get_nemorun_home
+from nemo_run._records import JobPart
 from nemo_run.exceptions import ConfigError, ExperimentNotFoundError, RecordError
 from nemo_run.run._names import directory_for_title
 from nemo_run.run._order import combined
@@ -30,7 +31,7 @@ from nemo_run.run._order import combined
 log = logging.getLogger(__name__)
 
 CONFIG, VERSION, TASKS, TUNNELS, DONE = "_CONFIG", "_VERSION", "_TASKS", "_TUNNELS", "_DONE"
-MAIN = "__main__.py"
+MAIN, SCRIPT = "__main__.py", "_SCRIPT"
 STATE, PLAN, LOCK = "_STATE", "_PLAN", "_CONDUCTOR"
 
 
@@ -48,6 +49,7 @@ class MemberState:
     exit_code: int | None = None
     started_at: float | None = None
     ended_at: float | None = None
+    parts: Sequence[JobPart] = ()
     lost: bool = False
     """Submitted, but nobody knows anything of it: there is nothing to wait for."""
 
@@ -83,6 +85,10 @@ class JobState:
             codes = [f"task {i} ended with {self.members[i].exit_code}" for i in failed]
             told = [*codes, *(m for m in told if m != "cancelled")]
         return "; ".join(dict.fromkeys(told))
+
+    @property
+    def parts(self) -> list[JobPart]:
+        return [part for member in self.members for part in member.parts]
 
     @property
     def exit_code(self) -> int | None:
@@ -185,7 +191,14 @@ class ExperimentDirectory:
 
     def write_state(self, index: int, state: JobState, *, sync: bool) -> None:
         """Write down what is known of the job at ``index``."""
-        members = [{**vars(member), "state": member.state.name} for member in state.members]
+        members = [
+            {
+                **vars(member),
+                "state": member.state.name,
+                "parts": [part._asdict() for part in member.parts],
+            }
+            for member in state.members
+        ]
         self.write(f"{STATE}/{index}.json", json.dumps({"members": members}), sync=sync)
 
     def read_state(self, index: int) -> JobState | None:
@@ -200,6 +213,7 @@ class ExperimentDirectory:
                     **{
                         **{key: value for key, value in member.items() if key in known},
                         "state": AppState[member["state"]],
+                        "parts": tuple(JobPart(**part) for part in member.get("parts", ())),
                     }
                 )
                 for member in json.loads(text)["members"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 from torchx.specs import AppState, parse_app_handle
 
+from nemo_run._shell import as_word
+from nemo_run.run._counting import counted_parts
 from nemo_run.run._directory import JobState
 from nemo_run.run._durations import elapsed
 from nemo_run.run._provenance import Provenance
@@ -51,6 +52,7 @@ def describe(
         "exit_code": state.exit_code,
         "duration_s": state.duration_s,
         "message": state.message,
+        **({"parts": [part._asdict() for part in state.parts]} if state.parts else {}),
         "code": provenance.code if provenance else "",
         "archive": archive.sha256 if archive else "",
     }
@@ -82,6 +84,7 @@ def print_status(console: Console, title: str, statuses: Mapping[str, Mapping[st
             ("Exit code", status["exit_code"]),
             ("Duration", elapsed(status["duration_s"])),
             ("Message", status["message"]),
+            ("Parts", counted_parts(status.get("parts", ()))),
         ]
         lines = [Text(), Text(f"Task {number}: {job}", style="bold cyan")]
         for label, value in rows:
@@ -209,12 +212,12 @@ experiment.status()
 experiment.logs({first!r})
 experiment.cancel({first!r})
 """
-    word = shlex.quote(id)
+    typed = as_word(id)
     shell = f"""
 # Or from a shell, jobs by their numbers or names:
-nemorun experiment status {word}
-nemorun experiment logs {word} 0
-nemorun experiment cancel {word} 0
+nemorun experiment status {typed}
+nemorun experiment logs {typed} 0
+nemorun experiment cancel {typed} 0
 """
     for text, language in ((python, "python"), (shell, "shell")):
         if console.is_terminal:

@@ -6,9 +6,12 @@ import hashlib
 import importlib.util
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+from nemo_run._files import read_whole
 from nemo_run.core.serialization._envelope import unseal
 from nemo_run.core.serialization._format import EXTERNAL_MAIN
 from nemo_run.exceptions import ConfigError
@@ -21,15 +24,43 @@ class LaunchedWhileLoadingError(ConfigError):
 _loading: list[Path] = []
 
 
+def main_path() -> str:
+    """Return where the running main script is; empty where there is none (REPL, notebook)."""
+    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    return str(Path(path).resolve()) if path else ""
+
+
 def main_source() -> str:
     """Return the source of the running main script; empty where there is none (REPL, notebook)."""
-    path = getattr(sys.modules.get("__main__"), "__file__", None)
-    if not path or str(path).endswith(".pyc"):
+    path = main_path()
+    if not path or path.endswith(".pyc"):
         return ""
     try:
         return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return ""
+
+
+def script_directory(exp_dir: Path) -> str:
+    """Return where the script was that launched an experiment, whose imports are found there.
+
+    That of the running script where none is recorded; empty where there is none either.
+    """
+    recorded = (read_whole(exp_dir / "_SCRIPT") or b"").decode(errors="surrogateescape")
+    script = recorded or main_path()
+    return str(Path(script).parent) if script else ""
+
+
+@contextmanager
+def beside_its_script(exp_dir: Path | None) -> Iterator[None]:
+    """While entered, what is beside the script of an experiment can be imported, as by itself."""
+    directory = script_directory(exp_dir) if exp_dir else ""
+    before = list(sys.path)
+    sys.path[:0] = [directory] if directory else []
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def names_main(text: str) -> bool:

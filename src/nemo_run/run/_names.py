@@ -64,6 +64,7 @@ _OURS = frozenset(
         "_PROVENANCE",
         "_CHANGES.patch",
         "__main__.py",
+        "_SCRIPT",
     }
 )
 

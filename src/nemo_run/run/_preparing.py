@@ -16,7 +16,7 @@ from nemo_run.exceptions import ConfigError
 from nemo_run.package_info import __version__
 from nemo_run.run import _directory
 from nemo_run.run._directory import ExperimentDirectory
-from nemo_run.run._main_module import main_source
+from nemo_run.run._main_module import main_path, main_source
 from nemo_run.run._names import directory_for_title
 from nemo_run.run.job import Job, JobGroup
 from nemo_run.run.torchx_backend.runner import Runner
@@ -44,8 +44,11 @@ def create(
         _link(home_root / directory_for_title(title) / directory.path.name, directory.path)
     directory.write(_directory.CONFIG, ZlibJSONSerializer().serialize(config), sync=True)
     directory.write(_directory.VERSION, f"{__version__}\n")
-    saved = ExperimentDirectory(main_from).read(_directory.MAIN) if main_from else None
+    before = ExperimentDirectory(main_from) if main_from else None
+    saved = before.read(_directory.MAIN) if before else None
+    path = before.read(_directory.SCRIPT) if before and saved else None
     directory.write(_directory.MAIN, saved or main_source())
+    directory.write(_directory.SCRIPT, path or main_path())
 
 
 def prepare_jobs(

@@ -20,9 +20,9 @@ from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.local import LocalExecutor
 from nemo_run.core.serialization._decode import Stored
 from nemo_run.core.serialization._references import main_is
-from nemo_run.exceptions import ConfigError, ExperimentNotFoundError
+from nemo_run.exceptions import ConfigError, ExperimentNotFoundError, RecordError
 from nemo_run.run._directory import CONFIG, ExperimentDirectory, catalog, experiments_root
-from nemo_run.run._main_module import load_saved_main, names_main
+from nemo_run.run._main_module import beside_its_script, load_saved_main, names_main
 from nemo_run.run._names import directory_for_title
 from nemo_run.run.job import Job, JobGroup, decoded
 
@@ -47,7 +47,11 @@ def read_experiment(
     text = directory.read(CONFIG)
     if text is None:
         raise ConfigError(f"{str(directory.path)!r} is not an experiment: it has no {CONFIG}.")
-    stored = Stored(text)
+    try:
+        stored = Stored(text)
+    except (ConfigError, LookupError, TypeError, ValueError) as err:
+        path = directory.path / CONFIG
+        raise RecordError(f"Cannot read {str(path)!r}: it is damaged ({err}).", path=path) from err
     found = {name: stored.argument(name) for name in option_names}
     options = {
         "title": stored.argument("title"),
@@ -78,16 +82,21 @@ def decode_tasks(jobs: Iterable[Job | JobGroup], main_from: Path | None) -> None
 
     The script saved in ``main_from`` is executed if they name something in it.
     """
-    for job in jobs:
-        stored = job.tasks if isinstance(job, JobGroup) else job.task
-        main = None
-        if isinstance(stored, str) and main_from is not None and names_main(stored):
-            main = load_saved_main(main_from)
-        with main_is(main):
-            if isinstance(job, JobGroup):
-                job.tasks = [decoded(task) for task in job.task_list()]
-            else:
-                job.task = decoded(job.task)
+    with beside_its_script(main_from):
+        for job in jobs:
+            _decode(job, main_from)
+
+
+def _decode(job: Job | JobGroup, main_from: Path | None) -> None:
+    stored = job.tasks if isinstance(job, JobGroup) else job.task
+    main = None
+    if isinstance(stored, str) and main_from is not None and names_main(stored):
+        main = load_saved_main(main_from)
+    with main_is(main):
+        if isinstance(job, JobGroup):
+            job.tasks = [decoded(task) for task in job.task_list()]
+        else:
+            job.task = decoded(job.task)
 
 
 def load_job(job_text: str, task_text: str) -> Job | JobGroup:

@@ -27,6 +27,7 @@ from nemo_run.run._directory import ExperimentDirectory
 from nemo_run.run._main_module import check_not_loading, merge_saved_main
 from nemo_run.run._making import Workplace, made_anew, make_job
 from nemo_run.run._names import checked_line, directory_for_title
+from nemo_run.run._planning import only_planning
 from nemo_run.run._provenance import Provenance, known_provenance, read_provenance
 from nemo_run.run._recording import Recorder
 from nemo_run.run._stored import decode_tasks, latest_of, read_experiment
@@ -301,6 +302,9 @@ class Experiment(ConfigurableMixin):
         waves = _order.waves({job.id: job.dependencies for job in self._jobs})
         for job in self._jobs:
             job.tail_logs = job.tail_logs or tail_logs
+        if only_planning():
+            self.dryrun()
+            return
         if direct:
             self._run_directly()
             return
@@ -343,11 +347,15 @@ class Experiment(ConfigurableMixin):
 
         Nothing is started twice. Where another process is at it already, only waits.
         """
+        if only_planning():
+            self.console.print(f"{self._id} would be resumed.", markup=False)
+            return
         self._watch.resume()
 
     def wait(self) -> None:
         """Wait until every job has ended; where nobody is left to start some, say so and return."""
-        self._watch.wait()
+        if not self._only_planned:
+            self._watch.wait()
 
     def reset(self, *, code: Literal["today", "recorded"] = "today") -> Self:
         """Make this experiment ready to be run again, under a new id, and return it.
@@ -473,9 +481,15 @@ class Experiment(ConfigurableMixin):
         Raises:
             JobFailedError: with its state, exit code and the last lines of its log.
         """
-        self._watch.raise_if_failed()
+        if not self._only_planned:
+            self._watch.raise_if_failed()
 
     # Inside.
+
+    @property
+    def _only_planned(self) -> bool:
+        """Whether there is nothing to wait for, though it was to be run."""
+        return self._planned and only_planning()
 
     @property
     def _directory(self) -> ExperimentDirectory:

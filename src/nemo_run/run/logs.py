@@ -223,10 +223,10 @@ def _copy(file: TextIO, scheduler: Any, app_id: str, query: LogQuery, prefix: st
         file.flush()
     start = prefix.encode()
     for block in scheduler.log_bytes(app_id, query):
-        lines = block.replace(b"\n", b"\n" + start) if start else block
+        lines = start + block.replace(b"\n", b"\n" + start) if start else block
         end = len(lines) - (len(start) if block.endswith(b"\n") else 0)
         with _printing:
-            out.write(start)
+            # In one piece: what the console prints does not ask for our lock.
             out.write(memoryview(lines)[:end])
             out.flush()
 

@@ -9,6 +9,7 @@ from nemo_run._fiddle import fdl
 from nemo_run.api import dryrun_fn
 from nemo_run.config import Partial, Script
 from nemo_run.exceptions import JobFailedError
+from nemo_run.run._planning import only_planning
 
 __all__ = ["direct_run_fn", "dryrun_fn"]
 
@@ -24,7 +25,9 @@ def direct_run_fn(task: Partial[Any] | Script, dryrun: bool = False) -> None:
         task = task.resolve()  # type: ignore[union-attr]  # see LazyEntrypoint
     if not isinstance(task, (fdl.Partial, Script)):
         raise TypeError(f"Need a run.Partial or run.Script to run, got {task!r}.")
-    if dryrun:
+    if only_planning():
+        dryrun_fn(task)
+    elif dryrun:
         if isinstance(task, Script):
             raise TypeError("A script has no arguments to show. Look at its to_command() instead.")
         dryrun_fn(task, build=True)

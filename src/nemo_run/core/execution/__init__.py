@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nemo_run.core.execution.dgxcloud import DGXCloudExecutor
+    from nemo_run.core.execution.kubeflow import KubeflowExecutor
     from nemo_run.core.execution.lepton import LeptonExecutor
     from nemo_run.core.execution.local import LocalExecutor
     from nemo_run.core.execution.skypilot import SkypilotExecutor
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DGXCloudExecutor",
+    "KubeflowExecutor",
     "LeptonExecutor",
     "LocalExecutor",
     "SkypilotExecutor",

@@ -48,6 +48,7 @@ class Capabilities:
             ``MASTER_ADDR``, ``MASTER_PORT`` and ``NODE_RANK`` in the job's environment, or by what
             the platform tells a launcher itself.
         poll_s: pause between two looks at a job, at first and once it has been running for long.
+        batch: how many jobs the backend takes, or is asked about, in one call.
     """
 
     detach: bool = False
@@ -60,6 +61,7 @@ class Capabilities:
     log_times: bool = True
     rendezvous: Literal["arguments", "variables", "platform"] = "arguments"
     poll_s: tuple[float, float] = (2.0, 60.0)
+    batch: int = 1
 
 
 @dataclass(kw_only=True)

@@ -51,7 +51,18 @@ def _decoded(text: str) -> Any:
     from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 
     task = ZlibJSONSerializer().deserialize(text)
-    return task.resolve() if getattr(type(task), "is_lazy", False) else task
+    return _resolved(task) if getattr(type(task), "is_lazy", False) else task
+
+
+def _resolved(task: Any) -> Any:
+    """Return what a lazy task means here, where its words are looked at for the first time."""
+    from nemo_run.cli._exit_codes import message_of
+    from nemo_run.exceptions import ConfigError
+
+    try:
+        return task.resolve()
+    except ConfigError as err:
+        raise SystemExit(f"Error: {message_of(err)}") from err
 
 
 def _show(text: str) -> None:

@@ -9,7 +9,7 @@ import yaml
 from nemo_run.core.serialization._mapping import TARGET, from_mapping, to_mapping
 from nemo_run.exceptions import ConfigError
 
-__all__ = ["YamlSerializer", "from_mapping", "to_mapping"]
+__all__ = ["YamlSerializer", "from_mapping", "to_mapping", "yaml_text"]
 
 
 # Line breaks to YAML but not to most editors; plain text would lose them.
@@ -33,6 +33,12 @@ class _Dumper(_SafeDumper):  # type: ignore[misc]
 _Dumper.add_representer(str, _Dumper.represent_text)
 
 
+def yaml_text(data: Any) -> str:
+    """Return plain data as YAML with sorted keys."""
+    text: str = yaml.dump(data, Dumper=_Dumper, default_flow_style=False, allow_unicode=True)
+    return text
+
+
 class YamlSerializer:
     """Writes configs as YAML that people can read, and reads them back."""
 
@@ -44,9 +50,7 @@ class YamlSerializer:
         Raises:
             UnserializableError: something inside has no such form.
         """
-        text: str = yaml.dump(
-            to_mapping(cfg), Dumper=_Dumper, default_flow_style=False, allow_unicode=True
-        )
+        text = yaml_text(to_mapping(cfg))
         if stream is not None:
             stream.write(text)
         return text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from nemo_run.core.packaging.base import Packager
 from nemo_run.core.serialization.yaml import YamlSerializer
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 from nemo_run.exceptions import UnserializableError, UnsupportedError
+from nemo_run.run._main_module import script_directory
 from nemo_run.run.torchx_backend.components.ft_launcher import ft_launcher
 from nemo_run.run.torchx_backend.components.torchrun import torchrun
 
@@ -125,8 +125,12 @@ def _partial_command(
         args=["-m", RUNNER, *args],
         module=RUNNER,
         program_args=args,
-        env=beside_the_script(executor.env_vars) if executor.CAPABILITIES.local_paths else {},
+        env=_importing(executor) if executor.CAPABILITIES.local_paths else {},
     )
+
+
+def _importing(executor: Executor) -> dict[str, str]:
+    return beside_the_script(executor.env_vars, Path(executor.job_dir).parent)
 
 
 def _name_args(name: str) -> list[str]:
@@ -138,13 +142,13 @@ def _setup_args(packager: Packager, path: str) -> list[str]:
     return ["-p", path] if type(packager).setup is not Packager.setup else []
 
 
-def beside_the_script(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variable that lets a process on this machine import what this one can."""
-    script = getattr(sys.modules.get("__main__"), "__file__", None)
-    if not script:
+def beside_the_script(env: Mapping[str, str], exp_dir: Path) -> dict[str, str]:
+    """Return the variable that lets a process on this machine import what the launcher could."""
+    directory = script_directory(exp_dir)
+    if not directory:
         return {}
     given = env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-    paths = [str(Path(script).resolve().parent), given]
+    paths = [directory, given]
     return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 

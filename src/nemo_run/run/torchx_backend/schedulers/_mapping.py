@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.dgxcloud import DGXCloudExecutor
+from nemo_run.core.execution.docker import DockerExecutor
+from nemo_run.core.execution.kubeflow import KubeflowExecutor
 from nemo_run.core.execution.lepton import LeptonExecutor
 from nemo_run.core.execution.local import LocalExecutor
 from nemo_run.core.execution.skypilot import SkypilotExecutor
@@ -19,6 +21,8 @@ EXECUTOR_MAPPING: dict[type[Executor], str] = {
         SkypilotJobsExecutor,
         DGXCloudExecutor,
         LeptonExecutor,
+        KubeflowExecutor,
+        DockerExecutor,
     )
 }
 REVERSE_EXECUTOR_MAPPING: dict[str, type[Executor]] = {v: k for k, v in EXECUTOR_MAPPING.items()}

@@ -18,14 +18,23 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from torchx.schedulers.api import DescribeAppResponse, ListAppResponse, Stream
-from torchx.specs import AppDef, AppDryRunInfo, AppState, Role, is_terminal
+from torchx.specs import (
+    AppDef,
+    AppDryRunInfo,
+    AppState,
+    ReplicaStatus,
+    Role,
+    RoleStatus,
+    is_terminal,
+)
 
-from nemo_run._records import JobRecord, JobRef, JobStore, RoleSize, new_tag
+from nemo_run._records import JobPart, JobRecord, JobRef, JobStore, RoleSize, new_tag
 from nemo_run.core.execution.base import Executor
 from nemo_run.exceptions import (
     BackendError,
     BackendUnavailableError,
     ConfigError,
+    JobLostError,
     JobNotFoundError,
     SubmitError,
     UnsupportedError,
@@ -42,6 +51,7 @@ __all__ = [
     "EXECUTOR_MAPPING",
     "REVERSE_EXECUTOR_MAPPING",
     "TAG",
+    "JobPart",
     "JobRecord",
     "JobRef",
     "JobStatus",
@@ -95,6 +105,8 @@ class JobStatus:
         exit_code: of the job's process, where the backend knows it.
         restarts: how often the job was started again.
         started_at, ended_at: seconds since the epoch, where the backend knows them.
+        parts: of a job that the backend runs in several, such as the elements of an array.
+        lost: nothing more will ever be known of it, so there is nothing to wait for.
     """
 
     state: AppState
@@ -104,6 +116,8 @@ class JobStatus:
     restarts: int = 0
     started_at: float | None = None
     ended_at: float | None = None
+    parts: tuple[JobPart, ...] = ()
+    lost: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +174,13 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
         raise NotImplementedError
 
     def _poll(self, ref: JobRef) -> JobStatus:
-        """Ask for the present state. Raise JobNotFoundError or BackendUnavailableError."""
+        """Ask for the present state.
+
+        Raises:
+            BackendUnavailableError: nobody answers; what is known of the job stays.
+            JobNotFoundError: the backend does not know the job now.
+            JobLostError: and never will.
+        """
         raise NotImplementedError
 
     def _stop(self, ref: JobRef) -> None:
@@ -208,6 +228,10 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
 
     def _log_dir(self, request: RequestT) -> str:
         """Return the directory on this machine that logs are kept in, if there is one."""
+        return ""
+
+    def _host(self, record: JobRecord) -> str:
+        """Return what to name as the host of all replicas of a job."""
         return ""
 
     def unused(self) -> dict[str, str]:
@@ -324,14 +348,19 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
             roles=[
                 Role(name=role.name, image="", num_replicas=role.replicas) for role in record.roles
             ],
+            roles_statuses=_role_statuses(record, status, self._host(record)),
         )
 
     def submitted(self, planned: PlannedRun[RequestT]) -> str | None:
-        """Return the app id of ``planned`` if it was submitted before, by whoever died then."""
+        """Return the app id of ``planned`` if it was submitted before, by whoever died then.
+
+        Raises:
+            BackendUnavailableError: nobody can say.
+        """
         app_id = self._planned_id(planned.request)
         if app_id is not None:
-            status = self.status_of(app_id)
-            return None if status is None or status.state is AppState.UNSUBMITTED else app_id
+            record = self._find(app_id)
+            return app_id if record is not None and self._was_submitted(record) else None
         ref = self._recover(planned.request)
         if ref is None:
             return None
@@ -339,6 +368,15 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
             record = self._new_record(planned, ref.native_id)
             self._put(replace(record, ref=ref, state="SUBMITTED"))
         return ref.native_id
+
+    def _was_submitted(self, record: JobRecord) -> bool:
+        ref = self._ref(record)
+        if ref is None or record.state != AppState.UNSUBMITTED.name:
+            return record.state != AppState.UNSUBMITTED.name
+        try:
+            return self._remember(record, self._poll(ref)).state is not AppState.UNSUBMITTED
+        except JobNotFoundError:
+            return True  # the backend had it
 
     def withdraw(self, planned: PlannedRun[RequestT], *, at_once: bool = False) -> str | None:
         """End what was submitted for ``planned`` by somebody who was stopped meanwhile.
@@ -392,7 +430,7 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
         if status.state is AppState.UNSUBMITTED:
             never = JobStatus(state=AppState.CANCELLED, message="cancelled before it was started")
             self._remember(record, never)
-        elif not is_terminal(status.state):
+        elif not status.lost and not is_terminal(status.state):
             raise BackendError(
                 f"Asked {record.scheduler} to end {app_id}, but it is still {status.state.name}. "
                 "Ask for its status again, or cancel it once more.",
@@ -511,10 +549,13 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
                 _recorded(record),
                 state=AppState.UNKNOWN,
                 message=f"last known as {record.state}; {record.scheduler} says: {err}",
+                lost=isinstance(err, JobLostError),
             )
         return self._remember(record, status)
 
     def _remember(self, record: JobRecord, status: JobStatus) -> JobStatus:
+        # Of a job that is over a backend may know less than while it ran.
+        status = replace(status, restarts=max(record.restarts, status.restarts))
         seen = replace(
             record,
             ref=self._ref(record),
@@ -525,6 +566,7 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
             restarts=status.restarts,
             started_at=status.started_at,
             ended_at=status.ended_at,
+            parts=status.parts,
         )
         if seen == record or not (self.OUTLIVES_MACHINE or seen.is_terminal):
             return status
@@ -562,7 +604,26 @@ def _recorded(record: JobRecord) -> JobStatus:
         restarts=record.restarts,
         started_at=record.started_at,
         ended_at=record.ended_at,
+        parts=record.parts,
     )
+
+
+def _role_statuses(record: JobRecord, status: JobStatus, host: str) -> list[RoleStatus]:
+    """Return what torchx calls the replicas: the parts of a job, or else those asked for."""
+    if status.parts and record.roles:
+        name = record.roles[0].name
+        parts = [
+            ReplicaStatus(part.number, AppState[part.state], name, part.host or host)
+            for part in status.parts
+        ]
+        return [RoleStatus(name, parts)]
+    return [
+        RoleStatus(
+            role.name,
+            [ReplicaStatus(k, status.state, role.name, host) for k in range(role.replicas)],
+        )
+        for role in record.roles
+    ]
 
 
 def _split_lines(text: str) -> list[str]:
