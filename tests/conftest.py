@@ -22,7 +22,12 @@ from nemo_run import _home
 settings.register_profile("nemo_run", deadline=None)
 settings.load_profile("nemo_run")
 
+# A suite that was started in the background ignores Ctrl-C, and so would all that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 if TYPE_CHECKING:
+    from tests.integration.docker.engine import DockerEngine
     from tests.integration.slurm.cluster import SlurmCluster
 
 
@@ -56,6 +61,15 @@ def slurm_without_accounting() -> Iterator[SlurmCluster]:
 
     with temporary_cluster(accounting=False) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[DockerEngine]:
+    """A Docker engine for all tests of this process."""
+    from tests.integration.docker.engine import temporary_engine
+
+    with temporary_engine() as engine:
+        yield engine
 
 
 @pytest.fixture(autouse=True)

@@ -124,7 +124,7 @@ def test_a_local_job_loads_no_other_backend() -> None:
         with run.Experiment("one", clean_mode=True) as exp:
             exp.add(run.Script(inline="true"), executor=run.LocalExecutor())
             exp.run()
-        others = ("slurm", "skypilot", "lepton", "dgxcloud", "tunnel")
+        others = ("slurm", "skypilot", "lepton", "dgxcloud", "kubeflow", "tunnel")
         found = [name for name in sys.modules if name.rpartition(".")[2] in others]
         sys.exit(f"loaded {found}" if found else 0)
     """
@@ -144,6 +144,7 @@ RUN_ORDERS = {
 }
 
 
+@pytest.mark.slow
 @waits_for("nemo_run.run.experiment")
 @pytest.mark.parametrize("order", RUN_ORDERS.values(), ids=RUN_ORDERS)
 def test_run_is_function_and_package_in_any_order(order: str) -> None:
@@ -171,6 +172,7 @@ def test_run_is_function_and_package_in_any_order(order: str) -> None:
         "from nemo_run.run import experiment; print(experiment.__name__)",
     ],
 )
+@pytest.mark.slow
 @waits_for("nemo_run.run.experiment")
 def test_submodules_of_run_are_reachable(code: str) -> None:
     assert in_new_interpreter(code) == "nemo_run.run.experiment"
@@ -253,6 +255,7 @@ def test_a_name_once_resolved_is_an_ordinary_attribute() -> None:
     assert in_new_interpreter(code) == "True"
 
 
+@pytest.mark.slow
 def test_a_star_import_brings_what_is_there() -> None:
     here = [name for name in nemo_run.__all__ if piece_for(f"nemo_run.{name}") is None]
     code = f"""

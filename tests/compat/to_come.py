@@ -8,15 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-_DOCKER = "the Docker executor"
-_KUBEFLOW = "the Kubeflow executor"
 _DEVSPACE = "the devspaces"
 
 TO_COME: dict[str, str] = {
-    "nemo_run.DockerExecutor": _DOCKER,
-    "torchx.schedulers.docker_persistent": _DOCKER,
-    "nemo_run.KubeflowExecutor": _KUBEFLOW,
-    "torchx.schedulers.kubeflow": _KUBEFLOW,
     "nemo_run.DevSpace": _DEVSPACE,
     "nemo_run.devspace": _DEVSPACE,
     "nemo_run.cli.devspace": _DEVSPACE,

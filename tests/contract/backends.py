@@ -20,6 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tests.emulators.kubernetes import KubernetesEmulator
 from tests.emulators.lepton import LeptonEmulator
 from tests.emulators.runai import CLIENT_ID, CLIENT_SECRET, RunaiEmulator
 from torchx.specs import AppDef, AppState, Role, is_terminal
@@ -29,6 +30,7 @@ from nemo_run.core.execution.base import Executor
 from nemo_run.run.torchx_backend.packaging import package
 
 if TYPE_CHECKING:
+    from tests.integration.docker.engine import DockerEngine
     from tests.integration.slurm.cluster import SlurmCluster
 
 Task = str | Sequence[str]
@@ -59,6 +61,11 @@ class Cluster(Protocol):
     scratch: Path
     patience: float
     asks_first: bool
+    hides_variables: bool
+    ending_s: float
+    keeps_all_tries: bool
+    returns_end_lines: bool
+    jobs_of_a_process: int
     outage: Callable[[], AbstractContextManager[None]] | None
 
     @property
@@ -93,8 +100,18 @@ class SchedulerCluster:
     outage: Callable[[], AbstractContextManager[None]] | None = None
     asks_first: bool = True
     """Whether a job that is cancelled is asked to end before it is made to."""
+    hides_variables: bool = True
+    """Whether the engine keeps the variables of a job out of the arguments of processes."""
+    ending_s: float = 0
+    """How long processes of a job may still be there when it is said to have been cancelled."""
+    keeps_all_tries: bool = True
+    """Whether the log of a job that was started again has what it said before."""
+    returns_end_lines: bool = False
+    """Whether the backend keeps a carriage return of a log as the end of a line."""
     fixture: str = ""
     """Of pytest's, which starts what the backend needs."""
+    jobs_of_a_process: int = 3
+    """How many jobs each of eight processes schedules that do so at once."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -180,8 +197,13 @@ class SchedulerCluster:
             if is_terminal(status.state):
                 return status
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{app_id} is {status.state.name} after {timeout_s} s")
+                told = self.engine_says(app_id)
+                raise TimeoutError(f"{app_id} is {status.state.name} after {timeout_s} s{told}")
             time.sleep(self.poll_s)
+
+    def engine_says(self, app_id: str) -> str:
+        """Return what the engine itself says of a job, for whoever reads why a test failed."""
+        return ""
 
     def wait_for_line(self, app_id: str, line: str, timeout_s: float = 30) -> None:
         deadline = time.monotonic() + timeout_s * self.patience
@@ -240,6 +262,9 @@ class SlurmOverSsh(SchedulerCluster):
         settings = {"mem": "100M", "time": "00:10:00", "packager": run.Packager(), **settings}
         tunnel = run.SSHTunnel(host="loop", user="root", job_dir=str(self._remote))
         return run.SlurmExecutor(account="root", **{"tunnel": tunnel, **settings})
+
+    def engine_says(self, app_id: str) -> str:
+        return _running_slurm(Path(os.environ["NEMO_RUN_TEST_SLURM"])).told(app_id)
 
     @contextlib.contextmanager
     def _outage(self) -> Iterator[None]:
@@ -338,15 +363,118 @@ class DGXCloudCluster(SchedulerCluster):
             os.environ.update(self._before)
 
 
+class DockerCluster(SchedulerCluster):
+    """A real engine, which the fixture has started; containers share this machine's processes."""
+
+    name = "docker"
+    fixture = "docker_engine"
+    patience = 3.0
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.outage = self._outage
+
+    def executor(self, **settings: Any) -> Executor:
+        from tests.integration.docker.images import PYTHON
+
+        defaults = {
+            "container_image": PYTHON,
+            "pull": "missing",
+            "packager": run.Packager(),
+            "volumes": [f"{self.scratch}:{self.scratch}"],
+            # So that the numbers of processes, which jobs print, are those that tests know.
+            "additional_kwargs": {"pid_mode": "host"},
+        }
+        return run.DockerExecutor(**{**defaults, **settings})
+
+    @property
+    def _engine(self) -> DockerEngine:
+        from tests.integration.docker.engine import DockerEngine
+
+        return DockerEngine.at(Path(os.environ["DOCKER_HOST"].removeprefix("unix://")).parent)
+
+    @contextlib.contextmanager
+    def _outage(self) -> Iterator[None]:
+        with self._engine.down():
+            yield
+
+    def close(self) -> None:
+        self._engine.clear()
+
+
+class KubeflowCluster(SchedulerCluster):
+    """An emulated Kubernetes; jobs see its volumes and neither our home nor our experiments."""
+
+    name = "kubeflow"
+    patience = 3.0  # a job takes some dozen answers of a server that runs beside it
+    volume: dict[str, Any] = {"workdir_pvc": "work", "workdir_pvc_path": "/workspace"}
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.emulator: KubernetesEmulator | None = None
+        self._before = dict(os.environ)
+        directory = root / "kubernetes"
+        if not directory.exists():
+            hidden = (root / "experiments", Path(os.environ["NEMORUN_HOME"]))
+            self.emulator = KubernetesEmulator(directory, hidden=hidden)
+            self.outage = self.emulator.unreachable
+        os.environ["KUBECONFIG"] = str(directory / "kubeconfig")
+
+    def executor(self, **settings: Any) -> Executor:
+        return run.KubeflowExecutor(**{"image": "some/image:1", **self.volume, **settings})
+
+    def told(self, app_id: str) -> list[str]:
+        """Return state and message of a job, as plain values."""
+        status = self.status(app_id)
+        assert status is not None
+        return [status.state.name, status.message]
+
+    def close(self) -> None:
+        if self.emulator is not None:
+            self.emulator.close()
+            os.environ.clear()
+            os.environ.update(self._before)
+
+
+class KubeflowWithoutVolume(KubeflowCluster):
+    """The same, but a job has no files and no log that outlive its pods."""
+
+    name = "kubeflow-without-volume"
+    volume: dict[str, Any] = {}
+
+
 class SkypilotCluster(SchedulerCluster):
     """One cluster that all tests share, made by a real SkyPilot on a real Slurm."""
 
     name = "skypilot"
     # A launch takes ten seconds where nothing else is going on, and all tests share two processors.
     patience = 20.0
-    poll_s = 2.0
+    poll_s = 3.0
     # On Slurm SkyPilot ends its srun, which kills the job.
     asks_first = False
+    # There it hands the script of a task, with all its variables, to srun as an argument.
+    hides_variables = False
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.outage = self._outage
+
+    @contextlib.contextmanager
+    def _outage(self) -> Iterator[None]:
+        """Lead SkyPilot's client to a remote API server that is not there."""
+        from sky.server.common import get_server_url
+
+        name = "SKYPILOT_API_SERVER_ENDPOINT"
+        before = os.environ.get(name)
+        os.environ[name] = "http://127.0.0.1:9"
+        get_server_url.cache_clear()
+        try:
+            yield
+        finally:
+            del os.environ[name]
+            if before is not None:
+                os.environ[name] = before
+            get_server_url.cache_clear()
 
     def executor(self, **settings: Any) -> Executor:
         return run.SkypilotExecutor(
@@ -363,6 +491,12 @@ class SkypilotJobs(SkypilotCluster):
     """Jobs that the same SkyPilot manages, each on a cluster of its own."""
 
     name = "skypilot_jobs"
+    poll_s = 5.0
+    # SkyPilot asks Slurm to end the cluster, and does not wait until all processes are killed.
+    ending_s = 60.0
+    keeps_all_tries = False  # each has a cluster of its own
+    returns_end_lines = True
+    jobs_of_a_process = 1  # a cluster takes ten seconds of a processor
 
     def executor(self, **settings: Any) -> Executor:
         return run.SkypilotJobsExecutor(
@@ -378,6 +512,9 @@ class SkypilotJobs(SkypilotCluster):
 
 BACKENDS: dict[str, Callable[[Path], SchedulerCluster]] = {
     "dgx_cloud": DGXCloudCluster,
+    "docker": DockerCluster,
+    "kubeflow": KubeflowCluster,
+    "kubeflow-without-volume": KubeflowWithoutVolume,
     "lepton": LeptonCluster,
     "local": LocalCluster,
     "skypilot": SkypilotCluster,

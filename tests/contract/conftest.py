@@ -8,13 +8,17 @@ from tests.contract.backends import BACKENDS, Cluster, SchedulerCluster
 from tests.integration.skypilot.bed import skypilot_bed  # noqa: F401  # a fixture
 
 FAST = {"local"}
+SKYPILOT = [
+    pytest.mark.skypilot,
+    # Where its API server takes long to answer SkyPilot starts another, and does not wait for it.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
     if name in FAST:
         return []
-    own = [pytest.mark.skypilot] if name.startswith("skypilot") else []
-    return [pytest.mark.slow, *own]
+    return [pytest.mark.slow, *(SKYPILOT if name.startswith("skypilot") else [])]
 
 
 @pytest.fixture(params=[pytest.param(name, marks=_marks(name)) for name in sorted(BACKENDS)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 import re
 import subprocess
 import zlib
@@ -14,12 +15,19 @@ _PACKED = re.compile(rb"eJ[\w\-+/]{20,}={0,2}")
 
 def readable_files_with(secret: str, *directories: Path) -> list[Path]:
     """Return the files with ``secret``, also packed, that others than their owner may read."""
-    return [
-        path
-        for directory in directories
-        for path in directory.rglob("*")
-        if path.is_file() and path.stat().st_mode & 0o077 and holds(secret, path.read_bytes())
-    ]
+    paths = (
+        Path(at, name) for top in directories for at, _, names in os.walk(top) for name in names
+    )
+    return [path for path in paths if holds(secret, _readable_by_others(path))]
+
+
+def _readable_by_others(path: Path) -> bytes:
+    """Return what others may read there; files of a live job may be gone by now."""
+    try:
+        shared = path.is_file() and path.stat().st_mode & 0o077
+        return path.read_bytes() if shared else b""
+    except FileNotFoundError:
+        return b""
 
 
 def holds(secret: str, data: bytes) -> bool:

@@ -22,6 +22,7 @@ from tests.contract.secrets import command_lines, holds, readable_files_with
 from torchx.specs import AppState, is_terminal
 
 import nemo_run as run
+from nemo_run._records import new_tag
 from nemo_run.core.execution.base import Executor
 from nemo_run.exceptions import (
     ConfigError,
@@ -232,14 +233,16 @@ class TestHowItEnds:
         assert set(seen[-3:]) == {AppState.SUCCEEDED}
 
     def test_a_running_job_is_running(self, cluster: Cluster) -> None:
-        app_id = cluster.schedule("echo up; sleep 30")
+        app_id = cluster.schedule("echo up; sleep 600")
         cluster.wait_for_line(app_id, "up\n")
-        deadline = time.monotonic() + 5 * cluster.patience
+        deadline = time.monotonic() + 30 * cluster.patience
         while cluster.scheduler.describe(app_id).state is not AppState.RUNNING:
             assert time.monotonic() < deadline
         described = cluster.scheduler.describe(app_id)
         assert described.app_id == app_id
         assert [(role.name, role.num_replicas) for role in described.roles] == [("job", 1)]
+        (told,) = described.roles_statuses
+        assert [(r.role, r.id, r.state) for r in told.replicas] == [("job", 0, AppState.RUNNING)]
         cluster.cancel(app_id)
 
     def test_nothing_is_known_of_a_job_that_was_never_submitted(self, cluster: Cluster) -> None:
@@ -255,7 +258,7 @@ class TestHowItEnds:
     def test_an_outage_leaves_the_last_known_state(self, cluster: Cluster) -> None:
         if cluster.outage is None:
             pytest.skip("this backend is always there")
-        app_id = cluster.schedule("echo up; sleep 30")
+        app_id = cluster.schedule("echo up; sleep 600")
         cluster.wait_for_line(app_id, "up\n")
         before = cluster.status(app_id)
         with cluster.outage():
@@ -277,7 +280,8 @@ class TestRetries:
         end = cluster.wait(app_id)
         assert (end.state, end.exit_code, end.restarts) == (AppState.FAILED, 5, 1)
         assert cluster.scheduler.describe(app_id).num_restarts == 1
-        assert cluster.lines(app_id).count("started\n") == 2
+        logged = 2 if cluster.keeps_all_tries else 1
+        assert cluster.lines(app_id).count("started\n") == logged
 
     def test_a_job_that_succeeds_at_the_second_try_has_succeeded(self, cluster: Cluster) -> None:
         if not cluster.executor().CAPABILITIES.retries:
@@ -297,7 +301,7 @@ class TestRetries:
     def test_a_cancelled_job_is_not_started_again(self, cluster: Cluster) -> None:
         if not cluster.executor().CAPABILITIES.retries:
             pytest.skip("cannot start a job again")
-        app_id = cluster.schedule("echo started; sleep 30", retries=3)
+        app_id = cluster.schedule("echo started; sleep 600", retries=3)
         cluster.wait_for_line(app_id, "started\n")
         cluster.cancel(app_id)
         assert cluster.wait(app_id).state is AppState.CANCELLED
@@ -307,7 +311,7 @@ class TestRetries:
     def test_a_job_can_be_cancelled_between_two_tries(self, cluster: Cluster) -> None:
         if not cluster.executor().CAPABILITIES.retries:
             pytest.skip("cannot start a job again")
-        app_id = cluster.schedule("echo started; exit 1", retries=9)
+        app_id = cluster.schedule("echo started; exit 1", retries=99)  # some try again at once
         cluster.wait_for_line(app_id, "started\n")
         cluster.cancel(app_id)
         assert cluster.wait(app_id).state is AppState.CANCELLED
@@ -325,7 +329,7 @@ class TestRetries:
 
 class TestCancelling:
     def test_cancel_returns_when_the_job_has_ended(self, cluster: Cluster) -> None:
-        app_id = cluster.schedule("echo up; sleep 60")
+        app_id = cluster.schedule("echo up; sleep 600")
         cluster.wait_for_line(app_id, "up\n")
         cluster.cancel(app_id)
         status = cluster.status(app_id)
@@ -333,13 +337,13 @@ class TestCancelling:
         assert status.state is AppState.CANCELLED
 
     def test_cancelling_twice_is_fine(self, cluster: Cluster) -> None:
-        app_id = cluster.schedule("sleep 60")
+        app_id = cluster.schedule("sleep 600")
         cluster.cancel(app_id)
         cluster.cancel(app_id)
         assert cluster.wait(app_id).state is AppState.CANCELLED
 
     def test_two_may_cancel_at_once(self, cluster: Cluster) -> None:
-        app_id = cluster.schedule("echo up; sleep 60")
+        app_id = cluster.schedule("echo up; sleep 600")
         cluster.wait_for_line(app_id, "up\n")
         failures: list[BaseException] = []
 
@@ -359,7 +363,7 @@ class TestCancelling:
 
     def test_a_job_can_be_cancelled_before_it_has_started(self, cluster: Cluster) -> None:
         for _ in range(3):
-            app_id = cluster.schedule("sleep 60")
+            app_id = cluster.schedule("sleep 600")
             cluster.cancel(app_id)
             assert cluster.wait(app_id).state is AppState.CANCELLED
 
@@ -377,20 +381,20 @@ class TestCancelling:
 
     def test_no_process_is_left(self, cluster: Cluster) -> None:
         app_id = cluster.schedule(
-            "sleep 61 & echo $!\n(sleep 62 & echo $!; wait) &\necho $$; echo up; wait"
+            "sleep 661 & echo $!\n(sleep 662 & echo $!; wait) &\necho $$; echo up; wait"
         )
         cluster.wait_for_line(app_id, "up\n")
-        deadline = time.monotonic() + 10 * cluster.patience
+        deadline = time.monotonic() + 30 * cluster.patience
         while len(cluster.lines(app_id)) < 4 and time.monotonic() < deadline:
             time.sleep(0.02)
         pids = [int(line) for line in cluster.lines(app_id) if line.strip().isdigit()]
         assert len(pids) == 3
         cluster.cancel(app_id)
-        assert [pid for pid in pids if alive(pid)] == []
+        assert wait_until_dead(pids, cluster.ending_s) == []
 
     def test_no_process_is_left_that_went_its_own_way(self, cluster: Cluster) -> None:
         app_id = cluster.schedule(
-            "setsid bash -c 'echo $$; exec sleep 63' & sleep 0.2; echo up; wait; sleep 64"
+            "setsid bash -c 'echo $$; echo up; exec sleep 663' & wait; sleep 664"
         )
         cluster.wait_for_line(app_id, "up\n")
         pids = [int(line) for line in cluster.lines(app_id) if line.strip().isdigit()]
@@ -412,13 +416,13 @@ class TestCancelling:
     @pytest.mark.slow
     def test_a_job_that_does_not_listen_is_ended_all_the_same(self, cluster: Cluster) -> None:
         app_id = cluster.schedule("trap '' TERM INT HUP; echo $$; while :; do sleep 1; done")
-        deadline = time.monotonic() + 10 * cluster.patience
+        deadline = time.monotonic() + 30 * cluster.patience
         while not cluster.lines(app_id) and time.monotonic() < deadline:
             time.sleep(0.02)
         pid = int(cluster.lines(app_id)[0])
         cluster.cancel(app_id)
         assert cluster.wait(app_id).state is AppState.CANCELLED
-        assert not alive(pid)
+        assert wait_until_dead([pid], cluster.ending_s) == []
 
     def test_kill_does_not_ask(self, cluster: Cluster) -> None:
         app_id = cluster.schedule("trap '' TERM; echo up; while :; do sleep 1; done")
@@ -444,6 +448,8 @@ class TestLogs:
         wanted = ["10%\r20%\rdone\n", "form\x0cfeed\n", "a\x0bb\x1cc\n", "para\u2029 line\u2028\n"]
         app_id = cluster.schedule(["printf", "%s", "".join(wanted)])
         cluster.wait(app_id)
+        if cluster.returns_end_lines:
+            wanted[:1] = ["10%\n", "20%\n", "done\n"]
         assert cluster.lines(app_id) == wanted
 
     def test_the_last_line_may_lack_its_newline(self, cluster: Cluster) -> None:
@@ -471,7 +477,7 @@ class TestLogs:
         assert cluster.lines(app_id) == []
 
     def test_without_following_the_end_is_what_there_is_now(self, cluster: Cluster) -> None:
-        app_id = cluster.schedule("echo first; sleep 60; echo second")
+        app_id = cluster.schedule("echo first; sleep 600; echo second")
         cluster.wait_for_line(app_id, "first\n")
         assert cluster.lines(app_id) == ["first\n"]
         cluster.cancel(app_id)
@@ -496,7 +502,7 @@ class TestLogs:
         assert cluster.lines(app_id, should_tail=True) == ["half and half\n"]
 
     def test_following_ends_when_the_job_is_cancelled(self, cluster: Cluster) -> None:
-        app_id = cluster.schedule("echo up; sleep 60")
+        app_id = cluster.schedule("echo up; sleep 600")
         cluster.wait_for_line(app_id, "up\n")
         timer = threading.Timer(0.3, cluster.cancel, [app_id])
         timer.start()
@@ -579,7 +585,7 @@ class TestOtherProcesses:
         assert cluster.lines(app_id) == ["done\n"]
 
     def test_a_job_is_cancelled_by_another_process(self, cluster: Cluster) -> None:
-        app_id = cluster.schedule("sleep 60")
+        app_id = cluster.schedule("sleep 600")
         cluster.in_new_process().cancel(app_id)
         status = cluster.status(app_id)
         assert status is not None
@@ -589,9 +595,10 @@ class TestOtherProcesses:
     def test_jobs_that_eight_processes_schedule_at_once_are_all_found(
         self, cluster: Cluster
     ) -> None:
-        names = [[f"job-{process}-{number}" for number in range(3)] for process in range(8)]
+        each = cluster.jobs_of_a_process
+        names = [[f"job-{process}-{number}" for number in range(each)] for process in range(8)]
         app_ids = cluster.in_new_process().call("schedule_in_processes", "echo $0", names)
-        assert len(set(app_ids)) == 24
+        assert len(set(app_ids)) == 8 * each
         assert cluster.listed().keys() == set(app_ids)
         assert {cluster.wait(app_id).state for app_id in app_ids} == {AppState.SUCCEEDED}
 
@@ -634,12 +641,12 @@ class TestListing:
     def test_jobs_are_listed_with_their_states_the_latest_first(self, cluster: Cluster) -> None:
         good = cluster.schedule("true", name="good")
         bad = cluster.schedule("false", name="bad")
-        long = cluster.schedule("echo up; sleep 60", name="long")
+        long = cluster.schedule("echo up; sleep 600", name="long")
         cluster.wait(good)
         cluster.wait(bad)
         cluster.wait_for_line(long, "up\n")
         # A backend may take a moment to hear of what a job has printed already.
-        deadline = time.monotonic() + 10 * cluster.patience
+        deadline = time.monotonic() + 30 * cluster.patience
         while cluster.listed()[long] is AppState.PENDING and time.monotonic() < deadline:
             time.sleep(0.02)
         assert list(cluster.listed().items()) == [
@@ -650,22 +657,32 @@ class TestListing:
         cluster.cancel(long)
 
 
-SECRET = "hf-tok-4f9a7c1e22"
+SECRET = f"hf-tok-{new_tag()}"
+"""Of this process: others on this machine, which may run these tests too, have another."""
 
 
 class TestSecrets:
     def test_a_token_is_in_no_file_that_others_may_read(
         self, cluster: Cluster, tmp_path: Path
     ) -> None:
-        task = "echo ${#HF_TOKEN}; sleep 0.4"
+        up, go_on = cluster.scratch / "up", cluster.scratch / "go_on"
+        task = f"echo ${{#HF_TOKEN}}; touch {up}; until [ -e {go_on} ]; do sleep 0.1; done"
         app_id = cluster.schedule(task, env_vars={"HF_TOKEN": SECRET})
+        commands = set(command_lines().splitlines())
+        deadline = time.monotonic() + 30 * cluster.patience
+        while not up.exists():  # also of what starts the job
+            assert time.monotonic() < deadline, cluster.status(app_id)
+            time.sleep(0.05)
+            commands.update(command_lines().splitlines())
         while_running = readable_files_with(SECRET, tmp_path)
-        commands = command_lines()
+        commands.update(command_lines().splitlines())
+        go_on.touch()
         assert cluster.wait(app_id).state is AppState.SUCCEEDED
         assert cluster.lines(app_id) == [f"{len(SECRET)}\n"]
         assert while_running == []
         assert readable_files_with(SECRET, tmp_path) == []
-        assert SECRET not in commands
+        shown = [command for command in commands if SECRET in command]
+        assert shown == [] or not cluster.hides_variables
 
     def test_a_token_is_not_in_what_a_dry_run_shows(self, cluster: Cluster) -> None:
         planned = cluster.plan("echo hi", env_vars={"HF_TOKEN": SECRET})
@@ -702,7 +719,7 @@ class TestQuiet:
         cluster.lines(app_id, should_tail=True)
         cluster.listed()
         cluster.cancel(app_id)
-        cancelled = cluster.schedule("sleep 60")
+        cancelled = cluster.schedule("sleep 600")
         cluster.cancel(cancelled)
         cluster.cancel("never-submitted")
         assert capfd.readouterr() == ("", "")

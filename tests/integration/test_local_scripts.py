@@ -90,6 +90,7 @@ class TestScripts:
         assert states(run.Experiment.from_title(title)) == {"a": "SUCCEEDED"}
 
 
+@pytest.mark.slow
 class TestMainModule:
     def test_functions_of_the_launching_script_run(self, tmp_path: Path) -> None:
         path = write(

@@ -78,7 +78,15 @@ class TestAdding:
 
     @pytest.mark.parametrize(
         "name",
-        ["_TASKS", "_STATE", "_PROVENANCE", "_CHANGES.patch", "__main__.py", "_CONDUCTOR.log"],
+        [
+            "_TASKS",
+            "_STATE",
+            "_SCRIPT",
+            "_PROVENANCE",
+            "_CHANGES.patch",
+            "__main__.py",
+            "_CONDUCTOR.log",
+        ],
     )
     def test_names_of_our_own_files_are_taken(self, name: str) -> None:
         with experiment() as exp, pytest.raises(ConfigError, match=name):

@@ -39,12 +39,23 @@ def test_a_version_without_the_module_is_told_from_a_missing_package(
         require("some_vendor.api.v1", extra="lepton", needed_by="LeptonExecutor")
 
 
-@pytest.mark.parametrize("extra", ["lepton", "skypilot", "kubernetes", "ray"])
+@pytest.mark.parametrize(
+    "extra", ["lepton", "skypilot", "skypilot-all", "kubernetes", "kubeflow", "ray"]
+)
 def test_every_vendor_is_an_extra_with_both_bounds(extra: str) -> None:
     wanted = metadata("nemo_run").get_all("Requires-Dist") or []
     own = [line for line in wanted if f'extra == "{extra}"' in line.replace("'", '"')]
     assert own
     assert all(">=" in line and "<" in line for line in own)
+
+
+@pytest.mark.parametrize(
+    ("extra", "brought"), [("skypilot", "skypilot[kubernetes]"), ("skypilot-all", "skypilot[all]")]
+)
+def test_the_extras_of_0_12_bring_the_same_clouds(extra: str, brought: str) -> None:
+    wanted = metadata("nemo_run").get_all("Requires-Dist") or []
+    (own,) = (line for line in wanted if f'extra == "{extra}"' in line.replace("'", '"'))
+    assert own.startswith(brought)
 
 
 def test_all_brings_every_extra() -> None:

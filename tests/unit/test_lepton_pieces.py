@@ -214,6 +214,7 @@ except MissingDependencyError as err:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files", BROKEN.values(), ids=BROKEN)
 def test_without_the_vendors_client_only_lepton_does_not_work(
     tmp_path: Path, files: dict[str, str]

@@ -78,6 +78,18 @@ def test_lines_of_two_jobs_do_not_mix(with_bytes: bool, regex: str | None) -> No
     )
 
 
+def test_whoever_else_prints_does_not_come_between_a_name_and_its_line() -> None:
+    written: list[bytes] = []
+
+    class Pieces(io.BytesIO):
+        def write(self, data: Any) -> int:
+            written.append(bytes(data))
+            return len(data)
+
+    follow_all(io.TextIOWrapper(Pieces()), handles_of("echo one", "echo two"), get_runner())
+    assert sorted(filter(None, written)) == [b"a/0 one\n", b"b/0 two\n"]
+
+
 @pytest.mark.parametrize("regex", [None, "after"])
 def test_only_a_newline_ends_a_line(regex: str | None) -> None:
     (handle,) = handles_of(r"printf 'before\rmiddle\342\200\250after\n'")

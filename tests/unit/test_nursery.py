@@ -23,7 +23,7 @@ from nemo_run._nursery import Nursery, nursery, supervise
 from nemo_run._replica import ReplicaSpec
 
 
-def eventually(condition: Callable[[], Any], *, within_s: float = 20.0) -> Any:
+def eventually(condition: Callable[[], Any], *, within_s: float = 60.0) -> Any:
     deadline = time.monotonic() + within_s
     while not (value := condition()):
         assert time.monotonic() < deadline, "it did not happen in time"
