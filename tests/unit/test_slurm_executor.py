@@ -10,7 +10,7 @@ from torchx.specs import AppDef, Role
 
 import nemo_run as run
 from nemo_run.core.execution.slurm import SlurmExecutor, get_packaging_job_key
-from nemo_run.exceptions import ConfigError
+from nemo_run.exceptions import ConfigError, UnsupportedError
 from nemo_run.run.torchx_backend.schedulers.slurm import create_scheduler
 
 
@@ -65,6 +65,18 @@ class TestPlaces:
         app = AppDef("job", roles=[Role("job", image="", entrypoint="true")])
         with pytest.raises(ConfigError, match=f"{job_dir}.*whole path"):
             create_scheduler("test").submit_dryrun(app, mine)
+
+    def test_retries_of_a_job_that_may_not_be_queued_again_are_refused(
+        self, tmp_path: Path
+    ) -> None:
+        mine = executor(additional_parameters={"no-requeue": True})
+        mine.assign("title_1", str(tmp_path), "job", "job")
+        app = AppDef("job", roles=[Role("job", image="", entrypoint="true", max_retries=2)])
+        with pytest.raises(UnsupportedError, match=r"retries=2.*no_requeue"):
+            create_scheduler("test").submit_dryrun(app, mine)
+
+    def test_an_array_may_be_asked_for_as_a_further_option(self) -> None:
+        assert executor(additional_parameters={"array": "0-3"}).array == "0-3"
 
     def test_a_place_on_this_machine_is_named_from_here(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

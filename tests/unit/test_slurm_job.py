@@ -131,3 +131,25 @@ class TestKeeping:
         job.settle(AppState.SUCCEEDED)
         assert job.is_settled
         assert lines(job) == []
+
+
+def test_logs_of_very_many_elements_are_read(tmp_path: Path) -> None:
+    directory = tmp_path / ("long-" * 40)
+    directory.mkdir()
+    for number in range(700):
+        (directory / f"log_7_{number}.out").write_text(f"{number}\n")
+    job = submitted(tmp_path, logs=json.dumps({"job": f"{directory}/log_%j.out"}), array="0-699")
+    ends = iter([False, True])
+    blocks = job.logs("job", 0).read(LogQuery(role="job", follow=True), lambda: next(ends))
+    assert b"".join(blocks).decode().split() == [str(number) for number in range(700)]
+
+
+def test_errors_are_read_where_they_have_a_log_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "log_7.out").write_text("out\n")
+    (tmp_path / "log_7.err").write_text("err\n")
+    job = submitted(tmp_path, errors=json.dumps({"job": f"{tmp_path}/log_%j.err"}))
+    assert sorted(lines(job)) == ["err\n", "out\n"]
+    job.settle(AppState.SUCCEEDED)
+    for suffix in ("out", "err"):
+        (tmp_path / f"log_7.{suffix}").unlink()
+    assert sorted(lines(job)) == ["err\n", "out\n"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from nemo_run._clients._slurm_remote import MARK
-from nemo_run._clients.slurm import Answer, Slurm
-from nemo_run.exceptions import BackendUnavailableError, JobNotFoundError
+from nemo_run._clients.slurm import LOST_AFTER_S, Answer, Slurm
+from nemo_run.exceptions import BackendUnavailableError, JobLostError, JobNotFoundError
 
 
 class Queue:
@@ -63,13 +64,14 @@ class Cluster:
         raise NotImplementedError
 
 
+ANSWERED = f"\n{MARK} accounting 0 \n"
 FORGOTTEN = Answer(1, "", "slurm_load_jobs error: Invalid job id specified")
 DOWN = Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller")
 NOTE = f"{MARK} exit 0 cancelled \n"
 
 
-def cluster(queue: Answer, history: str) -> Slurm:
-    return Slurm(Cluster({"squeue": queue, "sacct": Answer(0, history, "")}))
+def cluster(queue: Answer, history: str, accounting: str = ANSWERED) -> Slurm:
+    return Slurm(Cluster({"squeue": queue, "sacct": Answer(0, history + accounting, "")}))
 
 
 def states(slurm: Slurm, array: str = "") -> dict[str, str]:
@@ -91,6 +93,32 @@ class TestCancelled:
     def test_without_a_note_nothing_is_known(self) -> None:
         with pytest.raises(JobNotFoundError):
             states(cluster(FORGOTTEN, ""))
+
+
+class TestForgotten:
+    def test_a_job_that_nobody_knows_for_a_while_is_lost(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        slurm = cluster(FORGOTTEN, "")
+        with pytest.raises(JobNotFoundError) as early:
+            states(slurm)
+        assert not isinstance(early.value, JobLostError)
+        later = time.monotonic() + LOST_AFTER_S + 1
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        with pytest.raises(JobLostError):
+            states(slurm)
+
+    def test_a_job_may_be_known_to_accounting_that_does_not_answer(self) -> None:
+        said = f"{MARK} accounting 1 sacct: error: slurm_persist_conn_open: Connection refused\n"
+        with pytest.raises(BackendUnavailableError, match="accounting does not answer"):
+            states(cluster(FORGOTTEN, "", said))
+
+    @pytest.mark.parametrize(
+        "said", ["1 Slurm accounting storage is disabled", "127 sh: 1: sacct: not found"]
+    )
+    def test_where_there_is_no_accounting_nobody_else_knows_it(self, said: str) -> None:
+        with pytest.raises(JobNotFoundError):
+            states(cluster(FORGOTTEN, "", f"{MARK} accounting {said}\n"))
 
 
 class TestControllerAway:

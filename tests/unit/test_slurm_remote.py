@@ -143,3 +143,41 @@ def test_of_a_job_without_files_of_ours_none_are_looked_for(tmp_path: Path) -> N
     look = remote.history(["1", "2"], ["", str(own)])
     assert "''/" not in look
     assert f"{remote.MARK} exit 1 " in look
+
+
+@pytest.mark.parametrize(
+    ("sacct", "told"),
+    [
+        (
+            "echo '7|FAILED|3:0|1|2|n|None'",
+            ["7|FAILED|3:0|1|2|n|None", f"{remote.MARK} accounting 0 "],
+        ),
+        (
+            "printf a; echo no >&2; echo more >&2; exit 3",
+            ["a", f"{remote.MARK} accounting 3 no more"],
+        ),
+    ],
+)
+def test_accounting_is_told_apart_from_what_it_complains_of(
+    tmp_path: Path, sacct: str, told: list[str]
+) -> None:
+    said = here(tmp_path / "bin", remote.history(["7"], [str(tmp_path)]), sacct=sacct)
+    assert [line for line in said.splitlines() if line] == told
+
+
+def test_a_job_knows_nothing_of_the_one_it_was_submitted_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SLURM_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_MEM_PER_CPU", "SBATCH_CPU_BIND"):
+        monkeypatch.setenv(name, "5")
+    kept = {"SLURM_CONF": "/etc/slurm.conf", "SBATCH_ACCOUNT": "mine"}
+    for name, value in kept.items():
+        monkeypatch.setenv(name, value)
+    state = tmp_path / "job" / ".nemo_run" / "nr-1"
+    state.mkdir(parents=True)
+    (state / "ready").touch()
+    (state / "submit.sh").write_text("exec sbatch\n")
+    program = remote.submit([(str(state), "")]).replace("tar -xpof - -C /", "true")
+    said = here(tmp_path / "bin", program, sbatch="env | grep -E '^(SLURM|SBATCH)_'", squeue="")
+    told = [line.split(" ", 2)[2] for line in said.splitlines() if f"{remote.MARK} out" in line]
+    assert dict(line.split("=", 1) for line in told) == kept

@@ -222,6 +222,19 @@ class TestContainers:
         for name in ("MINE", "HEAD_NODE_ADDR", "SLURM_NNODES"):
             assert f"--env {name} " in text
 
+    @pytest.mark.parametrize("runtime", ["apptainer", "singularity"])
+    def test_variables_win_over_those_of_an_image_of_apptainers(
+        self, runtime: Any, tmp_path: Path
+    ) -> None:
+        asked = request(container_image="a.sif", container_runtime=runtime, container_env=["A"])
+        argv = asked.container_of(0).wrapped(["true"])
+        program = tmp_path / runtime
+        program.write_text(f'#!/bin/sh\necho "${runtime.upper()}ENV_A" "$@"\n')
+        program.chmod(0o755)
+        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "A": 'it\'s "mine"'}
+        said = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
+        assert said.stdout.startswith('it\'s "mine" exec ')
+
     def test_a_runtime_that_is_not_known_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="lxc"):
             SlurmExecutor(account="a", container_runtime="lxc")  # type: ignore[arg-type]
@@ -350,6 +363,24 @@ class TestRunning:
         assert (tmp_path / "scontrol").read_text() == "requeue 17\n" * 2
         assert (Path(asked.state_dir) / "exit").read_text().split()[:2] == ["1", "2"]
 
+    def test_an_element_that_failed_is_queued_again_without_the_others(
+        self, here: Any, tmp_path: Path
+    ) -> None:
+        asked = request(["false"], retries=1, array="0-3")
+        # One element has the number of the whole array.
+        here(asked, SLURM_ARRAY_JOB_ID="17", SLURM_ARRAY_TASK_ID="3")
+        assert (tmp_path / "scontrol").read_text() == "requeue 17_3\n"
+
+    def test_an_element_that_takes_too_long_is_ended_without_the_others(
+        self, here: Any, tmp_path: Path
+    ) -> None:
+        scancel = tmp_path / "bin" / "scancel"
+        scancel.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/scancel\nexit 1\n')
+        scancel.chmod(0o755)
+        asked = request(["sleep", "60"], time_limit_s=0.3, array="0-3")
+        here(asked, SLURM_ARRAY_JOB_ID="17", SLURM_ARRAY_TASK_ID="3")
+        assert (tmp_path / "scancel").read_text() == "--signal=TERM 17_3\n"
+
     def test_a_job_that_succeeds_is_not(self, here: Any, tmp_path: Path) -> None:
         assert here(request(["true"], retries=2)).returncode == 0
         assert not (tmp_path / "scontrol").exists()
@@ -426,6 +457,54 @@ class TestRunning:
         here(asked)
         (log,) = Path(asked.remote_dir).glob("log-*")
         assert log.read_text() == "some-more\n"
+
+    @pytest.mark.parametrize(("lines", "code"), [("exit 0", "0"), ("set -e; false", "1")])
+    def test_setup_lines_that_end_the_job_leave_how_and_no_variables(
+        self, here: Any, lines: str, code: str
+    ) -> None:
+        asked = request(["true"], setup_lines=lines)
+        asked.extra_env = {"API_TOKEN": "hush"}
+        assert here(asked).returncode == int(code)
+        assert (Path(asked.state_dir) / "exit").read_text().split()[0] == code
+        assert list(Path(asked.state_dir).glob("env*")) == []
+
+    def test_setup_lines_that_fail_are_tried_again(self, here: Any, tmp_path: Path) -> None:
+        assert here(request(["true"], setup_lines="exit 4", retries=1)).returncode == 4
+        assert (tmp_path / "scontrol").read_text() == "requeue 17\n"
+
+    def test_what_setup_lines_want_done_at_the_end_is_done(self, here: Any, tmp_path: Path) -> None:
+        asked = request(["true"], setup_lines=f"trap 'touch {tmp_path}/cleaned' EXIT")
+        assert here(asked).returncode == 0
+        assert (tmp_path / "cleaned").exists()
+
+    def test_errors_have_a_log_of_their_own_where_that_is_wanted(
+        self, here: Any, tmp_path: Path
+    ) -> None:
+        executor = SlurmExecutor(account="team_a")
+        executor.stderr_to_stdout = False
+        asked = request(["sh", "-c", "echo out; echo err >&2; sleep 1.5"], executor=executor)
+        srun = tmp_path / "bin" / "srun"
+        srun.write_text(
+            srun.read_text()
+            .replace("2>&1", '2>>"$err"')
+            .replace("--chdir)", "--error) err=$2; shift 2;; --chdir)")
+        )
+        assert here(asked).returncode == 0
+        logs = {log.suffix: log.read_text() for log in Path(asked.remote_dir).glob("log-*")}
+        assert logs == {".out": "out\n", ".err": "err\n"}
+        clocks = {clock.suffix for clock in Path(asked.state_dir).glob("clock-0-*")}
+        assert clocks == {".out", ".err"}
+
+    def test_trouble_with_measuring_memory_is_not_taken_for_the_jobs(
+        self, here: Any, tmp_path: Path
+    ) -> None:
+        srun = tmp_path / "bin" / "srun"
+        trouble = "srun: error: node1: task 0: Exited with exit code 9"
+        lines = srun.read_text().splitlines()
+        lines.insert(1, f'case "$*" in *nvidia-smi*) echo "{trouble}" >&2; exit 9;; esac')
+        srun.write_text("\n".join(lines) + "\n")
+        done = here(request(["sleep", "0.3"], memory_measure=True))
+        assert (done.returncode, trouble in done.stdout + done.stderr) == (0, False)
 
     @pytest.mark.parametrize("option", ["-e", "-u", "-euo pipefail"])
     def test_strictness_that_setup_lines_turn_on_does_not_keep_a_job_from_its_retries(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Sequence
@@ -80,3 +82,13 @@ def test_a_call_that_fails_fails_for_all_and_the_next_is_made_again() -> None:
             together.ask(1)
     failing = False
     assert together.ask(1) == 1
+
+
+def test_who_is_interrupted_while_others_may_still_come_leaves_nobody_waiting() -> None:
+    together: Together[int, int] = Together(list, gather_s=0.2)
+    interrupt = threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT])
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        together.ask(1)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(together.ask, 2).result(timeout=30) == 2

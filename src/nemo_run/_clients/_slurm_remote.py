@@ -75,6 +75,11 @@ host=$(hostname)
 refused() {{
     grep -q 'submission failed: ' "$1" && ! grep -q -i -E '{TRANSIENT}' "$1"
 }}
+# What Slurm has told a job that we are part of is not meant for those that we submit.
+leave_job() {{
+    [ -z "${{SLURM_JOB_ID:-}}" ] || unset $(env | sed -n -e '/^SLURM_CONF=/d' \
+        -e 's/^\(SLURM_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(SBATCH_[A-Z]*_BIND[A-Z_]*\)=.*/\1/p')
+}}
 key=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')
 submit() {{
     if [ ! -e "$1/ready" ]; then
@@ -97,6 +102,7 @@ submit() {{
     fi
     if [ $code -eq 0 ]; then
         (
+            leave_job
             cd "$1/../.." && export {KEY}="$key" && . "$1/submit.sh"
         ) >"$1/out" 2>"$1/err" </dev/null
         code=$?
@@ -191,10 +197,18 @@ def queue(ids: Collection[str]) -> str:
     return f"SLURM_TIME_FORMAT=%s {_shell.render(argv)}"
 
 
+# What it complains of is told apart from what it answers.
+_ACCOUNTING = rf"""
+{{{{ said=$(SLURM_TIME_FORMAT=%s {{sacct}} 2>&1 >&3); code=$?; }}}} 3>&1
+printf '\n{MARK} accounting %s %s\n' $code "$(printf %s "$said" | tr '\n' ' ')"
+"""
+
+
 def history(ids: Collection[str], state_dirs: Sequence[str]) -> str:
     """Ask accounting for jobs, and look for what their scripts left behind.
 
-    Jobs of other programs have an empty state directory, where nothing of ours is.
+    Jobs of other programs have an empty state directory, where nothing of ours is. The last line,
+    ``accounting`` with an exit code and what was said, tells whether accounting has answered.
     """
     argv = ["sacct", "-n", "-P", "-X", "-j", ",".join(ids), "-o", SACCT_FIELDS]
     files = [
@@ -205,7 +219,7 @@ def history(ids: Collection[str], state_dirs: Sequence[str]) -> str:
         if path
     ]
     # Ours first, so that an accounting without an end of line does no harm.
-    return "\n".join([*files, f"SLURM_TIME_FORMAT=%s {_shell.render(argv)} 2>/dev/null", ":"])
+    return "\n".join([*files, _ACCOUNTING.format(sacct=_shell.render(argv)).strip("\n")])
 
 
 def cancel(job_id: str, state_dir: str, *, kill: bool, array: bool) -> str:

@@ -40,7 +40,6 @@ class Together(Generic[Q, A]):
             self._waiting.append((question, future))
             first, self._busy = not self._busy, True
         if first:
-            self._gather()
             self._serve()
         return future.result()
 
@@ -52,21 +51,19 @@ class Together(Generic[Q, A]):
             time.sleep(self._gather_s)
 
     def _serve(self) -> None:
-        while batch := self._take():
-            try:
+        batch: list[tuple[Q, Future[A]]] = []
+        try:
+            self._gather()
+            while batch := self._take():
                 answers = self._answer([question for question, _ in batch])
-            except BaseException as err:
-                # Also an interrupt: nobody else must be left waiting.
-                for _, future in [*batch, *self._take_last()]:
+                _tell(batch, answers)
+        except BaseException as err:
+            # Also an interrupt: nobody else must be left waiting.
+            for _, future in [*batch, *self._take_last()]:
+                if not future.done():
                     future.set_exception(err)
-                if not isinstance(err, Exception):
-                    raise
-                return
-            for (_, future), answer in zip(batch, answers, strict=True):
-                if isinstance(answer, Exception):
-                    future.set_exception(answer)
-                else:
-                    future.set_result(answer)
+            if not isinstance(err, Exception):
+                raise
 
     def _take(self) -> list[tuple[Q, Future[A]]]:
         with self._lock:
@@ -79,3 +76,11 @@ class Together(Generic[Q, A]):
             batch, self._waiting = self._waiting, []
             self._busy = False
             return batch
+
+
+def _tell(batch: Sequence[tuple[Q, Future[A]]], answers: Sequence[A | Exception]) -> None:
+    for (_, future), answer in zip(batch, answers, strict=True):
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)

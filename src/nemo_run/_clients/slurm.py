@@ -33,6 +33,7 @@ from nemo_run._clients._together import Together
 from nemo_run.exceptions import (
     BackendError,
     BackendUnavailableError,
+    JobLostError,
     JobNotFoundError,
     NemoRunError,
     SubmitError,
@@ -44,6 +45,8 @@ SUBMIT_TIMEOUT_S = 600.0
 """Longer, since code is unpacked; a connection that is lost is noticed long before."""
 AHEAD_S = 0.2
 """How long an answer that came along with another may be used, once."""
+LOST_AFTER_S = 60.0
+"""After how long a job is given up of which nobody knows anything, though all have answered."""
 GATHER_S = 0.03
 """How long to wait for more jobs to submit with the first; each after it may be as late again."""
 
@@ -52,6 +55,8 @@ CHUNK = 200
 T = TypeVar("T")
 
 _TRANSIENT = re.compile(remote.TRANSIENT, re.IGNORECASE)
+# Said by a sacct that has nobody to ask, or by a shell that does not find it.
+_NO_ACCOUNTING = re.compile(r"accounting 127 |accounting storage is disabled", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -171,6 +176,14 @@ class _Watched:
         return replace(report, rows=[*report.rows, *rows])
 
 
+@dataclass(frozen=True)
+class _History:
+    """What is told of jobs that the controller forgot; whole if accounting, if any, answered."""
+
+    reports: Mapping[str, Report]
+    is_whole: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class LogPart:
     """A piece of a log file."""
@@ -194,6 +207,7 @@ class Slurm:
         # Jobs that somebody waits for, and what came along when another was asked about.
         self._watched: dict[str, _Watched] = {}
         self._ahead: dict[str, tuple[float, Report]] = {}
+        self._unknown: dict[str, float] = {}
 
     def submit(self, submission: Submission) -> str:
         """Submit a job that was not submitted before, and return its number.
@@ -237,7 +251,7 @@ class Slurm:
         """Return what is known of a job, with the elements of ``array`` if it is one.
 
         Raises:
-            JobNotFoundError: nobody knows it.
+            JobNotFoundError: nobody knows it. A `JobLostError` where that has been so for a while.
             BackendUnavailableError: Slurm cannot say now.
         """
         watched = self.watch(job_id, state_dir, array)
@@ -347,9 +361,11 @@ class Slurm:
             if wanted[job_id].is_told_by(report) or not all(row.has_ended for row in report.rows)
         }
         missing = {job_id: wanted[job_id] for job_id in wanted if job_id not in reports}
+        silent = False
         for ids in _chunks(list(missing)):
-            told = self._history({job_id: missing[job_id].state_dir for job_id in ids})
-            for job_id, past in told.items():
+            history = self._history({job_id: missing[job_id].state_dir for job_id in ids})
+            silent = silent or not history.is_whole
+            for job_id, past in history.reports.items():
                 watched = missing[job_id]
                 if down:
                     report = past.proven(by_element=bool(watched.elements))
@@ -368,25 +384,45 @@ class Slurm:
             # Whoever wants to know of them asks again.
             for job_id in missing.keys() - reports.keys():
                 self._watched.pop(job_id, None)
+        untold = "accounting does not answer" if silent and not down else answer.err
         return {
-            job_id: reports.get(job_id) or _no_answer(job_id, down, answer.err) for job_id in asked
+            job_id: reports.get(job_id) or self._no_answer(job_id, down or silent, untold)
+            for job_id in asked
         }
 
-    def _history(self, wanted: Mapping[str, str]) -> dict[str, Report]:
+    def _no_answer(self, job_id: str, unsure: bool, said: str) -> Exception:
+        if unsure:
+            return _unavailable(f"say how job {job_id} is", said)
+        now = time.monotonic()
+        with self._lock:
+            since = self._unknown.setdefault(job_id, now)
+        # Accounting may be late with what it has to tell.
+        kind = JobLostError if now - since > LOST_AFTER_S else JobNotFoundError
+        return kind(
+            f"Slurm does not know job {job_id} any more, and it left nothing behind.",
+            backend=BACKEND,
+            operation="status",
+        )
+
+    def _history(self, wanted: Mapping[str, str]) -> _History:
         """Ask accounting, and the files that scripts leave, about jobs the controller forgot."""
         answer = self._run(remote.history(list(wanted), list(wanted.values())))
         rows = by_job(parse_sacct(answer.out))
         ids = list(wanted)
         exits: dict[str, list[Exit]] = {}
         cancelled = set()
+        whole = False
         for line in _ours(answer.out):
-            _, number, name, text = (*line.split(" ", 3), "")[:4]
+            kind, number, name, text = (*line.split(" ", 3), "", "", "")[:4]
+            if kind == "accounting":
+                whole = number == "0" or _NO_ACCOUNTING.search(line) is not None
+                continue
             found = parse_exit(name, text)
             if found is not None:
                 exits.setdefault(ids[int(number)], []).append(found)
             elif name == "cancelled":
                 cancelled.add(ids[int(number)])
-        return {
+        reports = {
             job_id: Report(
                 rows=rows.get(job_id, ()),
                 exits=exits.get(job_id, ()),
@@ -395,6 +431,7 @@ class Slurm:
             for job_id in ids
             if job_id in rows or job_id in exits or job_id in cancelled
         }
+        return _History(reports, is_whole=whole)
 
     def _forget_all(self, batch: Sequence[str]) -> list[bool | Exception]:
         for some in _chunks(batch):
@@ -497,14 +534,4 @@ def _unavailable(operation: str, said: str) -> BackendUnavailableError:
         backend=BACKEND,
         operation=operation,
         detail=said,
-    )
-
-
-def _no_answer(job_id: str, down: bool, said: str) -> Exception:
-    if down:
-        return _unavailable(f"say how job {job_id} is", said)
-    return JobNotFoundError(
-        f"Slurm does not know job {job_id} any more, and it left nothing behind.",
-        backend=BACKEND,
-        operation="status",
     )

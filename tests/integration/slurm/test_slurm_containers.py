@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.contract.experiments import states
+from tests.contract.secrets import command_lines
 from tests.integration.docker import images
 from tests.integration.docker.engine import DockerEngine
 from tests.integration.slurm.cluster import SlurmCluster
@@ -52,13 +53,23 @@ def test_a_task_runs_in_its_image_and_sees_its_directory(jobs: ContainerJobs) ->
 
 
 def test_variables_arrive_and_are_in_no_argument(jobs: ContainerJobs) -> None:
+    secret = "t0ken-in-a-container"
+    wait = f"until [ -e {jobs.scratch}/go ]; do sleep 0.1; done"
     app_id = jobs.schedule(
-        'echo "$WORD $SLURM_JOB_ID"', env={"WORD": "it's $HOME"}, env_vars={"API_TOKEN": "t0ken"}
+        f'echo "$WORD $SLURM_JOB_ID ${{#API_TOKEN}}"; {wait}',
+        env={"WORD": "it's $HOME"},
+        env_vars={"API_TOKEN": secret},
+        container_mounts=[f"{jobs.scratch}:{jobs.scratch}"],
     )
+    wanted = f"it's $HOME {app_id} {len(secret)}\n"
+    jobs.wait_for_line(app_id, wanted)
+    processes = command_lines()
+    (jobs.scratch / "go").touch()
     assert jobs.wait(app_id, timeout_s=60).state is AppState.SUCCEEDED
-    assert jobs.lines(app_id) == [f"it's $HOME {app_id}\n"]
-    scripts = [path.read_text() for path in jobs.remote.rglob("*.sh")]
-    assert not any("t0ken" in text for text in scripts)
+    assert jobs.lines(app_id) == [wanted]
+    assert secret not in processes
+    assert "--env API_TOKEN" in processes
+    assert not any(secret in path.read_text() for path in jobs.remote.rglob("*.sh"))
 
 
 def test_mounts_are_where_they_were_asked_for(jobs: ContainerJobs, tmp_path: Path) -> None:

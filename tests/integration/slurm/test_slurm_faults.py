@@ -186,6 +186,23 @@ class TestDaemons:
             end = jobs.wait(app_id)
         assert (end.state, end.exit_code) == (AppState.FAILED, 3)
 
+    def test_the_end_of_a_job_is_known_without_the_database_when_the_queue_forgot_it(
+        self, jobs: Jobs
+    ) -> None:
+        with jobs.engine.forgetful(), jobs.engine.without_accounting():
+            left = jobs.schedule("echo hi; exit 3", name="left")
+            held = jobs.schedule("true", name="held", additional_parameters={"hold": True})
+            jobs.engine.run("scancel", held)
+            wait_until(lambda: not jobs.submitted(), "end of Slurm's memory", 180)
+            end = jobs.wait(left)
+            during = jobs.status(held)
+        assert (end.state, end.exit_code) == (AppState.FAILED, 3)
+        # Only accounting knows of it, and may say so later.
+        assert during is not None
+        assert not is_terminal(during.state)
+        assert "accounting does not answer" in during.message
+        assert jobs.wait(held, timeout_s=120).state is AppState.CANCELLED
+
     def test_what_jobs_left_behind_tells_their_ends_when_nobody_else_can(
         self, bare_jobs: Jobs
     ) -> None:

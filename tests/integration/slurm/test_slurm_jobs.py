@@ -176,6 +176,11 @@ class TestGroups:
         exp = jobs.run_group([script(show), script(show)], executors, check=True)
         assert log_of(exp, "group-0") == ["1 none\n"]
         assert log_of(exp, "group-1") == ["2 0\n"] * 2
+        (told,) = (exp.status(return_dict=True) or {}).values()
+        assert [(part["number"], part["state"]) for part in told["parts"]] == [
+            (0, "SUCCEEDED"),
+            (1, "SUCCEEDED"),
+        ]
 
     def test_a_heterogeneous_job_fails_if_any_part_does(self, jobs: Jobs) -> None:
         settings = {
@@ -226,6 +231,14 @@ class TestArrays:
     def test_an_array_that_succeeds_has_succeeded(self, jobs: Jobs) -> None:
         app_id = jobs.schedule("true", array="1-3")
         assert jobs.wait(app_id, timeout_s=60).state is AppState.SUCCEEDED
+
+    def test_only_the_element_that_failed_is_started_again(self, jobs: Jobs) -> None:
+        # The last one has the number of the whole array.
+        text = "echo $SLURM_ARRAY_TASK_ID ${SLURM_RESTART_COUNT:-0}; "
+        text += '[ "$SLURM_ARRAY_TASK_ID" != 2 ] || [ -n "$SLURM_RESTART_COUNT" ]'
+        app_id = jobs.schedule(text, array="0-2", retries=1)
+        assert jobs.wait(app_id, timeout_s=300).state is AppState.SUCCEEDED
+        assert jobs.lines(app_id) == ["0 0\n", "1 0\n", "2 0\n", "2 1\n"]
 
     def test_cancelling_ends_all_elements(self, jobs: Jobs) -> None:
         app_id = jobs.schedule("sleep 300", array="0-3%2")

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from nemo_run import _shell
 from nemo_run.config import RUNDIR_NAME, RUNDIR_SPECIAL_NAME
 from nemo_run.exceptions import ConfigError
 
@@ -77,6 +78,7 @@ class Container:
             binds = [part for mount in self._mounts() for part in ("--bind", mount)]
             gpus = ["--nv"] if self.gpus else []
             return [
+                *self._winning(),
                 self._runtime,
                 "exec",
                 *gpus,
@@ -105,6 +107,15 @@ class Container:
             self.image,
             *argv,
         ]
+
+    def _winning(self) -> list[str]:
+        """Return what has a command's variables win over those of its image, by Apptainer's way."""
+        if not self.env:
+            return []
+        _shell.check_names(self.env)
+        prefix = f"{self._runtime.upper()}ENV_"
+        exports = [f'[ -z "${{{n}+x}}" ] || export {prefix}{n}="${n}"' for n in self.env]
+        return ["sh", "-c", "; ".join([*exports, 'exec "$@"']), "sh"]
 
     @property
     def _runtime(self) -> Runtime:

@@ -38,7 +38,7 @@ nemo_run_mark=S
 sed -i "s/^$SLURM_JOB_ID $nemo_run_restart X\$/$SLURM_JOB_ID $nemo_run_restart $nemo_run_mark/" \
     "$FAULT_TOL_RESULTS_FILE"
 if [ ! -e "$nemo_run_finished" ] && ! nemo_run_limit_reached && nemo_run_may_go_on \
-    && scontrol requeue "$SLURM_JOB_ID"; then
+    && scontrol requeue "$nemo_run_id"; then
     exit "$nemo_run_code"
 fi
 nemo_run_keep "$nemo_run_code"

@@ -120,7 +120,7 @@ def with_variables(tunnel: Tunnel, env_vars: Mapping[str, str], line: str) -> st
     path = f"/tmp/nemo_run-{secrets.token_hex(16)}"
     exports = [_shell.export(name, value) for name, value in env_vars.items()]
     tunnel.write(path, "\n".join([*exports, ""]))
-    return f". {path} && rm -f {path} && {line}"
+    return f". {path}; rm -f {path}; {line}"
 
 
 def _options(executor: SlurmExecutor, job_name: str, names: Sequence[str]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ ENVIRONMENT = "env"
 _RESTARTS = "${SLURM_RESTART_COUNT:-0}"
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 _LOG = "nemo_run_log"
+_ERRORS = "nemo_run_errors"
 
 # By its number the job is found also by who was not told it, and when Slurm has forgotten the job.
 _NUMBER = f'echo "${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}" >"$nemo_run_state/{STARTED}"'
@@ -34,6 +35,9 @@ _NUMBER = f'echo "${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}" >"$nemo_run_state/{STA
 _START = r"""
 nemo_run_restart=${SLURM_RESTART_COUNT:-0}
 nemo_run_element=${SLURM_ARRAY_TASK_ID:+-$SLURM_ARRAY_TASK_ID}
+# The number of one element is that of the whole array, so elements are named by theirs.
+nemo_run_id=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+nemo_run_id=${nemo_run_id:-$SLURM_JOB_ID}
 printf -v nemo_run_started '%(%s)T' -1
 nemo_run_asked=0
 if [ "$nemo_run_restart" -gt 0 ]; then
@@ -49,7 +53,7 @@ nemo_run_end() {
     echo "nemo_run: exit code $1"
     nemo_run_await_cancel
     if [ "$1" -ne 0 ] && [ "$nemo_run_restart" -lt "$TORCHX_MAX_RETRIES" ] \
-        && nemo_run_may_go_on && scontrol requeue "$SLURM_JOB_ID"; then
+        && nemo_run_may_go_on && scontrol requeue "$nemo_run_id"; then
         exit "$1"
     fi
     nemo_run_keep "$1"
@@ -155,15 +159,24 @@ nemo_run_limit() {
     echo "nemo_run: error: the time limit of $1 s is reached"
     : >"$nemo_run_state/late$nemo_run_element"
     # By way of Slurm: srun itself would not ask its tasks, but kill them.
-    scancel --signal=TERM "$SLURM_JOB_ID" 2>/dev/null || kill -TERM "${pids[@]}" 2>/dev/null
+    scancel --signal=TERM "$nemo_run_id" 2>/dev/null || kill -TERM "${pids[@]}" 2>/dev/null
     sleep 10 &
     nap=$!
     wait "$nap"
-    scancel --signal=KILL "$SLURM_JOB_ID" 2>/dev/null && sleep 5 &
+    scancel --signal=KILL "$nemo_run_id" 2>/dev/null && sleep 5 &
     nap=$!
     wait "$nap"
     kill -KILL "${pids[@]}" 2>/dev/null
 }
+"""
+
+# Lines of the user's may end the script, and that is an end like any other.
+_SETUP_BEGINS = "trap 'nemo_run_code=$?; set +eu; nemo_run_end \"$nemo_run_code\"' EXIT"
+
+# What follows looks at the codes of commands that may fail. A trap of the user's own stays.
+_SETUP_ENDS = r"""
+set +eu
+case "$(trap -p EXIT)" in *nemo_run_end*) trap - EXIT ;; esac
 """
 
 _HEAD = r"""
@@ -294,8 +307,7 @@ def batch_script(request: SlurmBatchRequest) -> str:
             parts.append(f'rm -f "$nemo_run_state"/{ENVIRONMENT}')
     parts.append('export HEAD_NODE_ADDR="${HEAD_NODE_ADDR:-$head_node_ip}"')
     if executor.setup_lines:
-        # What follows looks at the codes of commands that may fail.
-        parts += ["", executor.setup_lines.rstrip("\n"), "set +eu"]
+        parts += ["", _SETUP_BEGINS, executor.setup_lines.rstrip("\n"), _SETUP_ENDS.strip("\n")]
     if tolerance is not None:
         parts += ["", _slurm_fault_tolerance.at_start(tolerance)]
     if executor.memory_measure:
@@ -370,13 +382,13 @@ def _step(request: SlurmBatchRequest, position: int) -> str:
     options += ["--output", f"${_LOG}"]
     if not executor.stderr_to_stdout:
         path = log_path(request.rank_path(str(details.srun_stderr)), array=array)
-        lines.append(_shell.assignment(f"{_LOG}_err", path, _VARIABLE.findall(path)))
-        options += ["--error", f"${_LOG}_err"]
+        lines.append(_shell.assignment(_ERRORS, path, _VARIABLE.findall(path)))
+        options += ["--error", f"${_ERRORS}"]
     container = request.container_of(position)
     options += container.srun_options()
     options += ["--wait=60", "--kill-on-bad-exit=1", *request.srun_args_of(position)]
     command = _shell.render(_program(request, position, container))
-    srun = _shell.render(options, expand={_LOG, f"{_LOG}_err"})
+    srun = _shell.render(options, expand={_LOG, _ERRORS})
     if request.task_env[position]:
         own = f"{ENVIRONMENT}-{position}"
         load = [f"nemo_run_environment {own} || exit 78"]
@@ -394,9 +406,12 @@ def _step(request: SlurmBatchRequest, position: int) -> str:
         "}",
         f"nemo_run_task_{position} &",
         f"pids[{position}]=$!",
-        f'nemo_run_clock "${_LOG}" "$nemo_run_state/clock-{position}-" {logs} &',
-        f"clocks[{position}]=$!",
     ]
+    for log in [_LOG] if executor.stderr_to_stdout else [_LOG, _ERRORS]:
+        lines += [
+            f'nemo_run_clock "${log}" "$nemo_run_state/clock-{position}-" {logs} &',
+            "clocks+=($!)",
+        ]
     return "\n".join(lines)
 
 
@@ -428,7 +443,9 @@ def _memory_step(request: SlurmBatchRequest) -> str:
     argv = ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--open-mode=append"]
     argv += ["--output", "$nemo_run_memory_log", "nvidia-smi", "--loop=10"]
     argv += ["--query-gpu=timestamp,index,memory.used,memory.total", "--format=csv"]
-    return f"{log}\n{_shell.render(argv, expand={'nemo_run_memory_log'})} &\nnemo_run_memory=$!"
+    # What becomes of it says nothing of the job.
+    step = f"{_shell.render(argv, expand={'nemo_run_memory_log'})} 2>/dev/null &"
+    return f"{log}\n{step}\nnemo_run_memory=$!"
 
 
 def _waiting(request: SlurmBatchRequest) -> str:

@@ -217,6 +217,10 @@ class SlurmExecutor(Executor):
     def __post_init__(self) -> None:
         self.wait_time_for_group_job = max(0, self.wait_time_for_group_job)
         check_runtime(self.container_runtime)
+        given = (self.additional_parameters or {}).get("array")
+        if given is not None and self.array is None:
+            # Said the other way: elements are waited for, and their logs found, either way.
+            self.array = str(given)
 
     @classmethod
     def merge(cls, executors: Sequence[Self], num_tasks: int) -> Self:

@@ -28,6 +28,10 @@ log = logging.getLogger(__name__)
 # Of an archive; each goes on where the one before broke off.
 _SENDING_TRIES = 5
 
+_LONGEST_ARGUMENT = 60_000
+"""In bytes. Linux takes twice as much; quoting makes a command longer."""
+_READ_COMMAND = 'eval "$(cat)"'
+
 _FAILED_TASK = re.compile(
     r"^srun: error: (?P<node>\S+): tasks? (?P<rank>\d+)(?P<more>[\d,-]*): (?P<how>.+)$",
     re.MULTILINE,
@@ -73,6 +77,8 @@ class _TunnelShell:
     tunnel: SSHTunnel | LocalTunnel
 
     def __call__(self, command: str, stdin: bytes, timeout_s: float) -> Answer:
+        if not stdin and len(command.encode()) > _LONGEST_ARGUMENT:
+            command, stdin = _READ_COMMAND, command.encode()
         # Whatever the login shell is, ours is POSIX.
         line = _shell.render(["sh", "-c", command])
         done = self.tunnel.run(line, hide=True, warn=True, input=stdin, timeout=timeout_s)
@@ -120,6 +126,7 @@ class SubmittedJob:
         self.state_dir = where.get("state_dir", "")
         self.client = client_for(_tunnel(json.loads(where["tunnel"])))
         self._logs: dict[str, str] = json.loads(where.get("logs", "{}"))
+        self._errors: dict[str, str] = json.loads(where.get("errors", "{}"))
         self._batch_log = where.get("batch_log", "")
         self.array = where.get("array", "")
         self._tasks = int(where.get("tasks", "1"))
@@ -134,14 +141,16 @@ class SubmittedJob:
         """Return the logs of a task; of one rank of it, where each has its own."""
         position = list(self._logs).index(role)
         rank = replica if self._rank_logs else None
-        path = self._logs[role]
+        paths = [self._logs[role], *([self._errors[role]] if role in self._errors else [])]
         # The notes of when a file was how long are named after it.
-        clock = f"{self.state_dir}/clock-{position}-{PurePosixPath(path).name}"
+        clocks = [f"{self.state_dir}/clock-{position}-{PurePosixPath(p).name}" for p in paths]
         array = bool(self.array)
         return Logs(
             self.client,
-            pattern(path, self.id, array=array, rank=rank),
-            clock=pattern(clock, self.id, array=array, rank=rank) if self.state_dir else "",
+            " ".join(pattern(path, self.id, array=array, rank=rank) for path in paths),
+            clock=" ".join(pattern(path, self.id, array=array, rank=rank) for path in clocks)
+            if self.state_dir
+            else "",
             kept=self._kept(position, rank),
         )
 

@@ -29,7 +29,8 @@ def plan(app: AppDef, executor: SlurmExecutor) -> SlurmBatchRequest:
 
     Raises:
         ConfigError: it is not known where on the cluster the job would live.
-        UnsupportedError: a task wants to run beside a Ray cluster.
+        UnsupportedError: a task wants to run beside a Ray cluster, or to be started again where
+            that is forbidden.
     """
     if executor.remote_dir and not executor.remote_dir.startswith("/"):
         raise ConfigError(
@@ -41,6 +42,12 @@ def plan(app: AppDef, executor: SlurmExecutor) -> SlurmBatchRequest:
         raise UnsupportedError(
             f"{USE_WITH_RAY_CLUSTER_KEY} is not there yet. Use launcher='slurm_ray' instead."
         )
+    max_retries = min(role.max_retries for role in app.roles)
+    if max_retries > 0 and further_options(executor).get("no_requeue"):
+        raise UnsupportedError(
+            f"retries={max_retries} needs a job that Slurm may put into its queue again, and "
+            "no_requeue forbids that. Leave one of the two out."
+        )
     common = _common([role.env for role in app.roles])
     own = [
         {name: value for name, value in role.env.items() if name not in common}
@@ -51,7 +58,7 @@ def plan(app: AppDef, executor: SlurmExecutor) -> SlurmBatchRequest:
         jobs=[role.name for role in app.roles],
         command_groups=[_argv(role) for role in app.roles],
         executor=executor,
-        max_retries=min(role.max_retries for role in app.roles),
+        max_retries=max_retries,
         extra_env=common,
         launcher=executor.get_launcher(),
         task_env=own,
@@ -183,10 +190,9 @@ def reference(request: SlurmBatchRequest, app_id: str, job_id: str) -> JobRef:
         for item in dataclasses.fields(executor.tunnel)
         if item.name != "packaging_jobs"
     }
-    logs = {
-        name: request.rank_path(str(request.details_of(position).srun_stdout))
-        for position, name in enumerate(request.jobs)
-    }
+    details = {name: request.details_of(position) for position, name in enumerate(request.jobs)}
+    logs = {name: request.rank_path(str(own.srun_stdout)) for name, own in details.items()}
+    errors = {name: request.rank_path(str(own.srun_stderr)) for name, own in details.items()}
     return JobRef(
         native_id=app_id,
         where={
@@ -195,6 +201,7 @@ def reference(request: SlurmBatchRequest, app_id: str, job_id: str) -> JobRef:
             "state_dir": request.state_dir,
             "job_dir": executor.job_dir,
             "logs": json.dumps(logs),
+            "errors": json.dumps({} if executor.stderr_to_stdout else errors),
             "batch_log": str(request.job_details.stdout),
             "array": executor.array or "",
             "tasks": str(max(request.tasks_of(n) for n in range(len(request.jobs)))),
