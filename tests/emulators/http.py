@@ -189,12 +189,16 @@ class _Connection(BaseHTTPRequestHandler):
         owner = cast(_Http, self.server).owner
         url = urlsplit(self.path)
         length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:  # who asks was killed meanwhile
+            self.close_connection = True
+            return
         request = Request(
             method=self.command,
             path=url.path,
             query={k: v[-1] for k, v in parse_qs(url.query, keep_blank_values=True).items()},
             headers={k.lower(): v for k, v in self.headers.items()},
-            body=self.rfile.read(length),
+            body=body,
             query_string=url.query,
         )
         owner.seen.append(request)
