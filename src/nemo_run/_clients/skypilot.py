@@ -44,11 +44,13 @@ _PAUSES_S = (1.0, 2.0, 4.0, 8.0)
 _LOGS_LAG_S = 60.0
 _LOGS_POLL_S = 2.0
 
-# "(train, pid=12) text" of a single node, "(head, rank=0, pid=12) text" of several, in colours.
+# "(train, pid=12) text" of a single node, "(head, rank=0, pid=12) text" of several, in colours; of
+# any node's setup, which is read as the first node's, "(setup pid=12) text".
 _COLOUR = r"(?:\x1b\[[0-9;]*m)*"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(
-    rf"^{_COLOUR}\([^()]*?, (?:rank=(?P<rank>\d+), )?pid=\d+(?:, ip=[^()]*)?\){_COLOUR} ?"
+    rf"^{_COLOUR}\((?:setup |[^()]*?, (?:rank=(?P<rank>\d+), )?)"
+    rf"pid=\d+(?:, ip=[^()]*)?\){_COLOUR} ?"
 )
 
 # What SkyPilot says of a managed job follows a last line that lacks its newline.
@@ -125,7 +127,8 @@ def launch(
             idle_minutes_to_autostop=idle_minutes_to_autostop,
             down=down,
             dryrun=dryrun,
-            fast=True,
+            # A fast launch on a cluster that is up leaves out the setup.
+            fast=not task.setup,
         ),
         lambda: [] if dryrun else requests_naming(cluster, task.name),
     )

@@ -179,7 +179,7 @@ def test_a_task_has_all_that_was_asked_for_and_shows_no_secret(answers: dict[str
     assert found["secret"] == "hf-planted"
     assert found["choices"] == 2
     assert config["num_nodes"] == 2
-    assert config["setup"] == "pip list"
+    assert config["setup"].endswith('/code" || exit 1\npip list\n')
     assert config["envs"] == {"A": "1", "B": "2"}
     bucket = config["file_mounts"].pop("/bucket")
     assert (bucket["source"], bucket["name"], bucket["mode"]) == ("/etc", "a-bucket", "MOUNT")

@@ -69,7 +69,7 @@ class SkypilotTask(Executor):
             ``cloud``, ``region`` and ``zone``.
         gpus: names of accelerators any of which will do, ``gpus_per_node`` of them.
         file_mounts, storage_mounts: as in a task of SkyPilot, by their path on the cluster.
-        setup: shell commands that prepare each node.
+        setup: shell commands that prepare each node, run in the job's code before each job.
         cluster_config_overrides: handed to SkyPilot's resources as it is.
     """
 
@@ -221,7 +221,8 @@ class SkypilotTask(Executor):
         hidden = {key: value for key, value in environment.items() if sounds_secret(key)}
         task = sdk.Task(
             name,
-            setup=self.setup or None,  # nodes would run an empty one, too
+            # Nodes would run an empty one, too.
+            setup=setup_script(name, self.setup) if self.setup else None,
             run=None if cmd is None else run_script(name, cmd, retries=self._tries()),
             envs={key: value for key, value in environment.items() if key not in hidden},
             secrets=hidden,
@@ -271,6 +272,22 @@ def remote_directory(name: str) -> str:
     return f"~/.nemo_run/{name}"
 
 
+def setup_script(name: str, setup: str) -> str:
+    """Return what prepares each node: where SkyPilot starts it there is nothing of the job's."""
+    return "\n".join([*_enter_code(name), setup, ""])
+
+
+def _enter_code(name: str) -> list[str]:
+    return [
+        f'{RUN_DIR_VAR}="$HOME/{remote_directory(name).removeprefix("~/")}"',
+        # For tasks that name it themselves, where this is allowed: it leads to the latest job.
+        "if [ -L /nemo_run ] || [ ! -e /nemo_run ]; then",
+        f'  ln -sfn "${RUN_DIR_VAR}" /nemo_run 2>/dev/null || true',
+        "fi",
+        f'mkdir -p "${RUN_DIR_VAR}/code" && cd "${RUN_DIR_VAR}/code" || exit 1',
+    ]
+
+
 def run_script(name: str, cmd: Sequence[str], *, retries: int) -> str:
     """Return what runs on each node."""
     macros = (
@@ -288,12 +305,7 @@ def run_script(name: str, cmd: Sequence[str], *, retries: int) -> str:
         'num_nodes=$(printf "%s\\n" "$SKYPILOT_NODE_IPS" | wc -l)',
         'head_node_ip=$(printf "%s\\n" "$SKYPILOT_NODE_IPS" | head -n 1)',
         "export num_nodes head_node_ip",
-        f'{RUN_DIR_VAR}="$HOME/{remote_directory(name).removeprefix("~/")}"',
-        # For tasks that name it themselves, where this is allowed: it leads to the latest job.
-        "if [ -L /nemo_run ] || [ ! -e /nemo_run ]; then",
-        f'  ln -sfn "${RUN_DIR_VAR}" /nemo_run 2>/dev/null || true',
-        "fi",
-        f'mkdir -p "${RUN_DIR_VAR}/code" && cd "${RUN_DIR_VAR}/code" || exit 1',
+        *_enter_code(name),
     ]
     run = render(command, expand=macros)
     if not retries:
