@@ -184,6 +184,7 @@ UNKNOWN = JobStatus(state=AppState.UNKNOWN)
 LOST = JobStatus(state=AppState.UNKNOWN, lost=True)
 FAILED = JobStatus(state=AppState.FAILED)
 RUNNING = JobStatus(state=AppState.RUNNING)
+UNSUBMITTED = JobStatus(state=AppState.UNSUBMITTED)
 
 
 @pytest.mark.parametrize(
@@ -192,6 +193,9 @@ RUNNING = JobStatus(state=AppState.RUNNING)
         ("UP", [FAILED, LOST], True),
         ("UP", [FAILED, RUNNING], False),
         ("INIT", [UNKNOWN], False),
+        ("INIT", [], True),
+        # Its launcher died before it asked for anything.
+        ("UP", [FAILED, UNSUBMITTED], True),
         # It was idle for long enough before anybody asked for its jobs.
         ("STOPPED", [UNKNOWN, FAILED], True),
     ],
