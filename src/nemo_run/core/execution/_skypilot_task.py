@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import hashlib
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nemo_run._credentials import mask, mask_environment, sounds_secret
+from nemo_run._credentials import mask, mask_environment, sounds_secret, without_login
 from nemo_run._extras import require
 from nemo_run._shell import assignment, render
 from nemo_run.core.execution.base import Executor, ExecutorMacros
@@ -214,35 +215,55 @@ class SkypilotTask(Executor):
         """Return a task that runs ``cmd`` in the job's code, with the job directory beside it.
 
         Variables that sound secret become secrets of the task, which SkyPilot does not show.
+
+        Raises:
+            ConfigError: SkyPilot does not take a setting; says why.
         """
         sdk = _sky(self)
         name = task_name(name, max_length=_MAX_NAME)
         environment = {**self.env_vars, **(env_vars or {})}
-        hidden = {key: value for key, value in environment.items() if sounds_secret(key)}
-        task = sdk.Task(
-            name,
-            # Nodes would run an empty one, too.
-            setup=setup_script(name, self.setup) if self.setup else None,
-            run=None if cmd is None else run_script(name, cmd, retries=self._tries()),
-            envs={key: value for key, value in environment.items() if key not in hidden},
-            secrets=hidden,
-            num_nodes=self.num_nodes,
-        )
+        hidden = {key: value for key, value in environment.items() if _is_hidden(key)}
+        with _accepting("this task", "Change the setting that it names."):
+            task = sdk.Task(
+                name,
+                # Nodes would run an empty one, too.
+                setup=setup_script(name, self.setup) if self.setup else None,
+                run=None if cmd is None else run_script(name, cmd, retries=self._tries()),
+                envs={key: value for key, value in environment.items() if key not in hidden},
+                secrets=hidden,
+                num_nodes=self.num_nodes,
+            )
         task.set_file_mounts({**(self.file_mounts or {}), remote_directory(name): self.job_dir})
         if self.storage_mounts:
-            storage = require("sky.data", extra="skypilot", needed_by=type(self).__name__).Storage
             task.set_storage_mounts(
-                {
-                    path: storage.from_yaml_config(copy.deepcopy(config))
-                    for path, config in self.storage_mounts.items()
-                }
+                {path: self._storage(path, config) for path, config in self.storage_mounts.items()}
             )
         task.set_resources(self.to_resources())
         return task
 
+    def _storage(self, path: str, config: dict[str, Any]) -> Any:
+        storage = require("sky.data", extra="skypilot", needed_by=type(self).__name__).Storage
+        with _accepting(f"storage_mounts[{path!r}]", "Write it as in a task of SkyPilot's."):
+            return storage.from_yaml_config(copy.deepcopy(config))
+
     def _tries(self) -> int:
         """Return how often the run script itself starts a failed command again."""
         return self.retries
+
+
+@contextlib.contextmanager
+def _accepting(what: str, advice: str) -> Iterator[None]:
+    """Turn what SkyPilot raises about wrong settings into an error of ours."""
+    try:
+        yield
+    except (ValueError, TypeError, AssertionError) as err:
+        said = without_login(str(err)).rstrip(". \n")
+        raise ConfigError(f"SkyPilot does not accept {what}: {said}. {advice}") from err
+
+
+def _is_hidden(variable: str) -> bool:
+    # SkyPilot takes all that it needs to log in for an image as secrets, or nothing of it.
+    return sounds_secret(variable) or variable.startswith("SKYPILOT_DOCKER_")
 
 
 @functools.cache  # executors are copied and read again many times
@@ -333,13 +354,21 @@ def log_directory(job_dir: str, app_id: str) -> Path:
 
 
 def shown(task: Any) -> dict[str, Any]:
-    """Return a task of SkyPilot as plain data, without secrets."""
-    config: dict[str, Any] = task.to_yaml_config()
+    """Return a task of SkyPilot as plain data, without secrets and who logs in to URLs."""
+    config: dict[str, Any] = _without_logins(task.to_yaml_config())
     if config.get("envs"):
         config["envs"] = mask_environment(config["envs"])
     if config.get("secrets"):
         config["secrets"] = {name: mask("hidden") for name in config["secrets"]}
     return config
+
+
+def _without_logins(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_logins(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_logins(item) for item in value]
+    return without_login(value)
 
 
 def _none(value: Any) -> Any:
