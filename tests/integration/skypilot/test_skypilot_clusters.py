@@ -47,13 +47,14 @@ def test_every_node_runs_the_task_and_has_a_log_of_its_own(cluster: SkypilotClus
 
 
 SUM = """\
-import sys
+import os, sys
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")
-mine = torch.tensor([dist.get_rank() + 1.0])
+rank, node = dist.get_rank(), os.environ["SLURMD_NODENAME"]
+mine = torch.tensor([rank + 1.0])
 dist.all_reduce(mine)
 # As one write: the processes of a node share its log.
-sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()} sum {mine.item():.0f}\\n")
+sys.stdout.write(f"{node} rank {rank} of {dist.get_world_size()} sum {mine.item():.0f}\\n")
 sys.stdout.flush()
 dist.barrier()
 dist.destroy_process_group()
@@ -85,9 +86,12 @@ def test_torchrun_runs_across_two_nodes(
         exp.add(run.Script("sum.py", entrypoint="python"), name="job")
         exp.run()
     app_id = exp.jobs[0].handle.rpartition("/")[2]
-    said = "".join(line for k in range(2) for line in cluster.lines(app_id, k=k))
+    logs = ["".join(cluster.lines(app_id, k=k)) for k in range(2)]
     wanted = [f"rank {rank} of 4 sum 10" for rank in range(4)]
-    assert sorted(re.findall(r"rank \d of \d sum \d+", said)) == wanted
+    assert sorted(re.findall(r"rank \d of \d sum \d+", "".join(logs))) == wanted
+    one, other = (set(re.findall(r"(\w+) rank", log)) for log in logs)
+    assert (len(one), len(other)) == (1, 1)
+    assert one != other
 
 
 def test_one_node_that_fails_makes_the_job_fail(cluster: SkypilotCluster) -> None:
