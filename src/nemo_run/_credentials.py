@@ -11,14 +11,12 @@ import logging
 import os
 import re
 import stat
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from nemo_run._files import PRIVATE_FILE, make_private_directory, swap_whole, try_lock
+from nemo_run._files import locked, make_private_directory, swap_whole
 from nemo_run._home import get_nemorun_home
 from nemo_run.exceptions import ConfigError, RecordError
 
@@ -30,7 +28,6 @@ _ENV = "env:"
 _FILE = "file:"
 _FORMAT = 1
 _LOCK_TIMEOUT_S = 10.0
-_LOCK_POLL_S = 0.005
 
 
 def secret(**kwargs: Any) -> Any:
@@ -187,7 +184,7 @@ class CredentialStore:
     def _change(self, key: tuple[str, str], value: str | None) -> None:
         path = self.path
         make_private_directory(path.parent)
-        with _locked(path.with_suffix(".lock")):
+        with locked(path.with_suffix(".lock"), _LOCK_TIMEOUT_S):
             while True:
                 before = self._read()
                 entries = _parse(before, path)
@@ -294,19 +291,3 @@ def _dump(entries: Mapping[tuple[str, str], str]) -> bytes:
         for (server, client_id), value in entries.items()
     ]
     return (json.dumps({"format": _FORMAT, "credentials": rows}, indent=2) + "\n").encode("ascii")
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock that dies with this process, where the file system has one.
-
-    Some network file systems have none, or one that never answers: then go on without.
-    """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
-    try:
-        deadline = time.monotonic() + _LOCK_TIMEOUT_S
-        while not try_lock(fd) and time.monotonic() < deadline:
-            time.sleep(_LOCK_POLL_S)
-        yield
-    finally:
-        os.close(fd)

@@ -9,6 +9,9 @@ import errno
 import fcntl
 import logging
 import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -17,6 +20,7 @@ PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
 
 _STALE_TRIES = 5
+_LOCK_POLL_S = 0.005
 
 
 def make_private_directory(path: Path) -> Path:
@@ -115,6 +119,22 @@ def try_lock(descriptor: int) -> bool:
     except OSError as err:
         log.debug("no locks here: %s", err)
     return True
+
+
+@contextmanager
+def locked(path: Path, timeout_s: float) -> Iterator[None]:
+    """Hold a lock that dies with this process, where the file system has one.
+
+    Some network file systems have none, or one that never answers: then go on without.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        deadline = time.monotonic() + timeout_s
+        while not try_lock(fd) and time.monotonic() < deadline:
+            time.sleep(_LOCK_POLL_S)
+        yield
+    finally:
+        os.close(fd)
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:

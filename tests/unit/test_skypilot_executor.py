@@ -184,6 +184,7 @@ UNKNOWN = JobStatus(state=AppState.UNKNOWN)
 LOST = JobStatus(state=AppState.UNKNOWN, lost=True)
 FAILED = JobStatus(state=AppState.FAILED)
 RUNNING = JobStatus(state=AppState.RUNNING)
+UNSUBMITTED = JobStatus(state=AppState.UNSUBMITTED)
 
 
 @pytest.mark.parametrize(
@@ -192,6 +193,9 @@ RUNNING = JobStatus(state=AppState.RUNNING)
         ("UP", [FAILED, LOST], True),
         ("UP", [FAILED, RUNNING], False),
         ("INIT", [UNKNOWN], False),
+        ("INIT", [], True),
+        # Its launcher died before it asked for anything.
+        ("UP", [FAILED, UNSUBMITTED], True),
         # It was idle for long enough before anybody asked for its jobs.
         ("STOPPED", [UNKNOWN, FAILED], True),
     ],
@@ -214,6 +218,8 @@ class TestLogLines:
                 LogLine(rank=1, text="x\n"),
             ),
             ("(train, pid=1) \x1b[31mred\x1b[0m\n", LogLine(rank=0, text="\x1b[31mred\x1b[0m\n")),
+            ("\x1b[36m(setup pid=12)\x1b[0m got it\n", LogLine(rank=0, text="got it\n")),
+            ("(setup pid=12, ip=10.0.0.2) got it\n", LogLine(rank=0, text="got it\n")),
         ],
     )
     def test_a_line_of_the_task_is_read_without_its_prefix(
@@ -226,6 +232,7 @@ class TestLogLines:
         [
             "\x1b[2m├── \x1b[0m\x1b[2mWaiting for task resources on 1 node.\x1b[0m\n",
             "\x1b[0m\x1b[32m✓ Job finished (status: SUCCEEDED).\x1b[0m\x1b[0m\n",
+            "ERROR: Job 3's setup failed with return code 1 (pid=12).\n",
         ],
     )
     def test_what_skypilot_says_is_not_of_the_task(self, line: str) -> None:
@@ -265,6 +272,26 @@ class TestKept:
         assert list(kept.lines(0)) == ["hello\n", "world\n"]
         assert list(kept.lines(1)) == []
         assert kept.exit_code == 3
+
+    def test_what_the_setup_wrote_comes_before_the_first_node(self, tmp_path: Path) -> None:
+        (tmp_path / "tasks").mkdir()
+        (tmp_path / "tasks" / "setup-head.log").write_text("ready\n")
+        (tmp_path / "tasks" / "run.log").write_text("done\n")
+        kept = KeptJob(tmp_path)
+        assert [list(kept.lines(rank)) for rank in range(2)] == [["ready\n", "done\n"], []]
+
+    @pytest.mark.parametrize("nodes", [["head"], ["head", "worker1"]])
+    def test_of_a_failed_setup_there_is_what_it_wrote(
+        self, tmp_path: Path, nodes: list[str]
+    ) -> None:
+        (tmp_path / "tasks").mkdir()
+        for node in nodes:
+            (tmp_path / "tasks" / f"setup-{node}.log").write_text("no such package\n")
+        (tmp_path / "run.log").write_text(
+            "\x1b[36m(setup pid=12)\x1b[0m no such package\n"
+            "ERROR: \x1b[31mJob 3's setup failed with return code 1 (pid=12).\x1b[0m\n"
+        )
+        assert list(KeptJob(tmp_path).lines(0)) == ["no such package\n"]
 
     @pytest.mark.parametrize(
         ("codes", "code"),

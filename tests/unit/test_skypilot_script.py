@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from tests.contract.test_schedulers import AWKWARD
 
-from nemo_run.core.execution._skypilot_task import run_script, task_name
+from nemo_run.core.execution._skypilot_task import run_script, setup_script, task_name
 
 SHOW = ["python3", "-c", "import json, sys; print(json.dumps(sys.argv[1:]))"]
 
@@ -70,6 +70,14 @@ def test_paths_in_the_job_directory_lead_to_that_of_the_job(
 def test_the_command_starts_in_the_code(home: Path) -> None:
     done = run(run_script("job-1", ["pwd"], retries=0), home)
     assert done.stdout == f"{home}/.nemo_run/job-1/code\n"
+
+
+def test_the_setup_finds_the_code_and_ends_as_its_last_command_does(home: Path) -> None:
+    code = home / ".nemo_run" / "job-1" / "code"
+    code.mkdir(parents=True)
+    (code / "requirements.txt").write_text("numpy\n")
+    done = run(setup_script("job-1", 'cat requirements.txt "$nemo_run_dir/code/none"'), home)
+    assert (done.stdout, done.returncode) == ("numpy\n", 1)
 
 
 @pytest.mark.parametrize("retries", [0, 1])

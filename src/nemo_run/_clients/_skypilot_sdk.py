@@ -40,33 +40,41 @@ def _is_for_user(record: logging.LogRecord) -> bool:
 
 
 class _Muted(io.TextIOBase):
-    """Takes what one thread prints, for as long as it is muted; others print as before."""
+    """Takes what muted threads print; others print as before."""
 
     def __init__(self, real: TextIO) -> None:
-        self._real = real
-        self._thread: int | None = threading.get_ident()
+        self.real = real
 
     def write(self, text: str) -> int:
-        if threading.get_ident() == self._thread:
+        if threading.get_ident() in _silent:
             return len(text)
-        return self._real.write(text)
+        return self.real.write(text)
 
     def flush(self) -> None:
-        self._real.flush()
+        self.real.flush()
 
-    def release(self) -> None:
-        self._thread = None
+
+_silent: list[int] = []
+"""The threads that are muted, as often as they are."""
+_changing = threading.Lock()
 
 
 @contextlib.contextmanager
 def muted() -> Iterator[None]:
-    muted = _Muted(sys.stdout)
+    """Take what this thread prints; the first redirects the standard output, the last ends that."""
+    thread = threading.get_ident()
+    with _changing:
+        if not isinstance(sys.stdout, _Muted):
+            sys.stdout = _Muted(sys.stdout)
+        _silent.append(thread)
     try:
-        with contextlib.redirect_stdout(muted):
-            yield
+        yield
     finally:
-        # Another thread that came later may have put it back as the standard output.
-        muted.release()
+        with _changing:
+            _silent.remove(thread)
+            # Whoever has redirected it meanwhile puts it back by themselves.
+            if not _silent and isinstance(sys.stdout, _Muted):
+                sys.stdout = sys.stdout.real
 
 
 @contextlib.contextmanager

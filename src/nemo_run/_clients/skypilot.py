@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 from requests import HTTPError, ReadTimeout, RequestException
 
 from nemo_run._clients._skypilot_sdk import BACKEND, asking, muted, sdk
+from nemo_run._files import locked
 from nemo_run.exceptions import (
     AuthenticationError,
     BackendError,
@@ -43,12 +44,15 @@ _PAUSES_S = (1.0, 2.0, 4.0, 8.0)
 
 _LOGS_LAG_S = 60.0
 _LOGS_POLL_S = 2.0
+_DOWNLOAD_TIMEOUT_S = 600.0
 
-# "(train, pid=12) text" of a single node, "(head, rank=0, pid=12) text" of several, in colours.
+# "(train, pid=12) text" of a single node, "(head, rank=0, pid=12) text" of several, in colours; of
+# any node's setup, which is read as the first node's, "(setup pid=12) text".
 _COLOUR = r"(?:\x1b\[[0-9;]*m)*"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(
-    rf"^{_COLOUR}\([^()]*?, (?:rank=(?P<rank>\d+), )?pid=\d+(?:, ip=[^()]*)?\){_COLOUR} ?"
+    rf"^{_COLOUR}\((?:setup |[^()]*?, (?:rank=(?P<rank>\d+), )?)"
+    rf"pid=\d+(?:, ip=[^()]*)?\){_COLOUR} ?"
 )
 
 # What SkyPilot says of a managed job follows a last line that lacks its newline.
@@ -125,7 +129,8 @@ def launch(
             idle_minutes_to_autostop=idle_minutes_to_autostop,
             down=down,
             dryrun=dryrun,
-            fast=True,
+            # A fast launch on a cluster that is up leaves out the setup.
+            fast=not task.setup,
         ),
         lambda: [] if dryrun else requests_naming(cluster, task.name),
     )
@@ -353,9 +358,13 @@ def tail(cluster: str, job_id: int, *, follow: bool) -> Iterator[LogLine]:
 
 def download(cluster: str, job_id: int, directory: Path) -> None:
     """Copy the logs of a job into ``directory``, as they are on the cluster."""
-    with asking("download logs"), muted():
-        paths = sdk().download_logs(cluster, [str(job_id)])
-    _keep(paths.get(str(job_id)), directory)
+
+    def fetch() -> str | None:
+        with asking("download logs"), muted():
+            path: str | None = sdk().download_logs(cluster, [str(job_id)]).get(str(job_id))
+        return path
+
+    keep(fetch, directory)
 
 
 # Managed jobs.
@@ -432,17 +441,20 @@ def download_managed(job_id: int, directory: Path, *, has_run: bool = False) -> 
     SkyPilot may say that a job has ended before it has its logs. Those of one that ``has_run``
     are waited for.
     """
-    deadline = time.monotonic() + (_LOGS_LAG_S if has_run else 0)
-    while True:
-        with asking("download logs"), muted():
-            paths = sdk().jobs.download_logs(
-                name=None, job_id=job_id, refresh=False, controller=False
-            )
-        path = next(iter(paths.values()), None)
-        if path is None or not is_without_logs(Path(path)) or time.monotonic() > deadline:
-            break
-        time.sleep(_LOGS_POLL_S)
-    _keep(path, directory)
+
+    def fetch() -> str | None:
+        deadline = time.monotonic() + (_LOGS_LAG_S if has_run else 0)
+        while True:
+            with asking("download logs"), muted():
+                paths = sdk().jobs.download_logs(
+                    name=None, job_id=job_id, refresh=False, controller=False
+                )
+            path = next(iter(paths.values()), None)
+            if path is None or not is_without_logs(Path(path)) or time.monotonic() > deadline:
+                return path
+            time.sleep(_LOGS_POLL_S)
+
+    keep(fetch, directory)
 
 
 def is_without_logs(path: Path) -> bool:
@@ -479,12 +491,18 @@ def _get(record: Any, name: str) -> Any:
     return record.get(name) if isinstance(record, dict) else getattr(record, name, None)
 
 
-def _keep(path: str | None, directory: Path) -> None:
-    """Copy what SkyPilot downloaded, so that whoever looks sees all of it or nothing."""
-    if path is None:
-        return
-    source = Path(path).expanduser()
+def keep(fetch: Callable[[], str | None], directory: Path) -> None:
+    """Copy what SkyPilot downloads, so that whoever looks sees all of it or nothing.
+
+    One at a time, for SkyPilot unpacks the logs of a job where all of this machine do.
+    """
     directory.parent.mkdir(parents=True, exist_ok=True)
+    with locked(directory.with_name(f".{directory.name}.lock"), _DOWNLOAD_TIMEOUT_S):
+        if not directory.is_dir() and (path := fetch()) is not None:
+            _copy(Path(path).expanduser(), directory)
+
+
+def _copy(source: Path, directory: Path) -> None:
     copy = directory.with_name(f".{directory.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         if source.is_dir():

@@ -8,7 +8,9 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.contract.backends import ROOT, SkypilotCluster, SkypilotJobs
@@ -45,13 +47,14 @@ def test_every_node_runs_the_task_and_has_a_log_of_its_own(cluster: SkypilotClus
 
 
 SUM = """\
-import sys
+import os, sys
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")
-mine = torch.tensor([dist.get_rank() + 1.0])
+rank, node = dist.get_rank(), os.environ["SLURMD_NODENAME"]
+mine = torch.tensor([rank + 1.0])
 dist.all_reduce(mine)
 # As one write: the processes of a node share its log.
-sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()} sum {mine.item():.0f}\\n")
+sys.stdout.write(f"{node} rank {rank} of {dist.get_world_size()} sum {mine.item():.0f}\\n")
 sys.stdout.flush()
 dist.barrier()
 dist.destroy_process_group()
@@ -83,9 +86,12 @@ def test_torchrun_runs_across_two_nodes(
         exp.add(run.Script("sum.py", entrypoint="python"), name="job")
         exp.run()
     app_id = exp.jobs[0].handle.rpartition("/")[2]
-    said = "".join(line for k in range(2) for line in cluster.lines(app_id, k=k))
+    logs = ["".join(cluster.lines(app_id, k=k)) for k in range(2)]
     wanted = [f"rank {rank} of 4 sum 10" for rank in range(4)]
-    assert sorted(re.findall(r"rank \d of \d sum \d+", said)) == wanted
+    assert sorted(re.findall(r"rank \d of \d sum \d+", "".join(logs))) == wanted
+    one, other = (set(re.findall(r"(\w+) rank", log)) for log in logs)
+    assert (len(one), len(other)) == (1, 1)
+    assert one != other
 
 
 def test_one_node_that_fails_makes_the_job_fail(cluster: SkypilotCluster) -> None:
@@ -108,6 +114,105 @@ def test_the_code_travels(cluster: SkypilotCluster, tmp_path: Path) -> None:
         exp.run()
         app_id = exp.jobs[0].handle.rpartition("/")[2]
     assert cluster.lines(app_id) == ["travelled\n"]
+
+
+def _with_setup(kind: type[SkypilotCluster], root: Path, setup: str) -> tuple[AppState, list[str]]:
+    """Run a job in a directory with a file, and return how it ended and what it said."""
+    code = root / "repository"
+    code.mkdir(exist_ok=True)
+    (code / "requirements.txt").write_text("numpy\n")
+    # The others' cluster is not there for them while SkyPilot makes it ready for a setup.
+    own: dict[str, Any] = {"cluster_name": "prepared"} if kind is SkypilotCluster else {}
+    packager = run.PatternPackager(include_pattern=str(code / "*.txt"), relative_path=str(code))
+    cluster = kind(root)
+    executor = cluster.executor(cpus=1, memory=1, setup=setup, packager=packager, **own)
+    with run.Experiment("prepared", executor=executor) as exp:
+        exp.add(run.Script(inline="echo done"), name="job")
+        exp.run(tail_logs=False)
+        app_id = exp.jobs[0].handle.rpartition("/")[2]
+    return cluster.wait(app_id).state, cluster.lines(app_id)
+
+
+@KINDS
+def test_the_setup_finds_the_code_and_is_in_the_log(
+    skypilot_bed: Path, tmp_path: Path, kind: type[SkypilotCluster]
+) -> None:
+    """Also on a cluster that is up, and for every job: each brings code of its own."""
+    try:
+        for _ in range(2 if kind is SkypilotCluster else 1):
+            state, lines = _with_setup(kind, tmp_path, "sed s/^/with-/ requirements.txt")
+            assert (state, lines) == (AppState.SUCCEEDED, ["with-numpy\n", "done\n"])
+        state, lines = _with_setup(kind, tmp_path, "echo no such package; exit 3")
+        assert (state, lines) == (AppState.FAILED, ["no such package\n"])
+    finally:
+        client.down("prepared")
+
+
+def test_a_job_and_its_log_go_on_while_its_cluster_is_made_ready_for_another(
+    cluster: SkypilotCluster,
+) -> None:
+    go_on = cluster.scratch / "go_on"
+    own: dict[str, Any] = {"cluster_name": "two-jobs", "cpus": 4, "memory": 4}
+    first = cluster.schedule(f"echo up; until [ -e {go_on} ]; do sleep 0.1; done; echo done", **own)
+    try:
+        cluster.wait_for_line(first, "up\n")
+        with ThreadPoolExecutor(1) as pool:
+            followed = pool.submit(cluster.lines, first, should_tail=True)
+            second = cluster.schedule("true", name="second", setup="true", **own)
+            seen = set()
+            deadline = time.monotonic() + 300
+            while run.SkypilotExecutor.status(second)[1] is None:
+                assert time.monotonic() < deadline
+                status = cluster.status(first)
+                assert status is not None
+                seen.add(status.state)
+            assert seen == {AppState.RUNNING}
+            go_on.touch()
+            assert followed.result() == ["up\n", "done\n"]
+        assert cluster.wait(second).state is AppState.SUCCEEDED
+    finally:
+        go_on.touch()
+        client.down("two-jobs")
+
+
+@KINDS
+def test_an_executor_is_asked_for_its_job(
+    skypilot_bed: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    kind: type[SkypilotCluster],
+) -> None:
+    cluster = kind(tmp_path)
+    app_id = cluster.schedule("echo up; sleep 600")
+    cluster.wait_for_line(app_id, "up\n")
+    executor: Any = cluster.assigned("job")
+    _, task, number = executor.parse_app(app_id)
+    assert task == "job"
+
+    def details() -> Any:
+        found = executor.status(app_id)
+        return found[1] if kind is SkypilotCluster else found
+
+    assert (details()["job_id"], details()["status"].value) == (number, "RUNNING")
+    with ThreadPoolExecutor(1) as pool:
+        followed = pool.submit(executor.logs, app_id, None)
+        deadline = time.monotonic() + 300
+        said = ""
+        while "up\n" not in said:
+            assert time.monotonic() < deadline
+            said += capsys.readouterr().out
+            time.sleep(0.2)
+        executor.cancel(app_id)
+        followed.result()
+    assert cluster.wait(app_id).state is AppState.CANCELLED
+    assert details()["status"].value == "CANCELLED"
+    executor.cancel(app_id)
+    executor.cleanup(f"{kind.name}://nemo_run/{app_id}")
+    logs = Path(executor.job_dir, "sky_logs", app_id.rpartition("___")[2])
+    assert (logs / "run.log").exists()
+    capsys.readouterr()
+    executor.logs(app_id, str(logs))
+    assert capsys.readouterr().out == (logs / "run.log").read_text()
 
 
 @KINDS

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.contract.backends import ROOT, SkypilotCluster, SkypilotJobs
+from torchx.specs import AppState
 
 import nemo_run as run
 from nemo_run._clients import skypilot as client
@@ -81,6 +82,21 @@ def test_jobs_that_are_not_there() -> None:
     run.SkypilotExecutor.cancel("e___never-made___job___1")
     assert run.SkypilotJobsExecutor.status("c___job___123456") is None
     run.SkypilotJobsExecutor.cancel("c___job___123456")
+
+
+@pytest.mark.parametrize("word", ["SUBMITTED", "DEPRECATED_SUBMITTED"])
+def test_a_state_of_an_earlier_release_is_known_by_value_and_by_name(
+    tmp_path: Path, nemorun_home: Path, word: str
+) -> None:
+    nemorun_home.mkdir(exist_ok=True)
+    index = {"c___job___123456": {"job_status": word}}
+    (nemorun_home / ".skypilot_jobs.json").write_text(json.dumps(index))
+    jobs = SkypilotJobs(tmp_path)
+    assert jobs.outage is not None
+    with jobs.outage():
+        status = jobs.status("c___job___123456")
+    assert status is not None
+    assert status.state is AppState.SUBMITTED
 
 
 @pytest.mark.parametrize("kind", ["SkypilotExecutor", "SkypilotJobsExecutor"])

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from torchx.specs import AppState
 import nemo_run as run
 from nemo_run._clients import skypilot as client
 from nemo_run.core.execution.skypilot import split_app_id
+from nemo_run.exceptions import BackendError
+from nemo_run.run.torchx_backend.schedulers._skypilot import ref_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -114,6 +117,15 @@ def test_a_job_whose_launch_was_lost_with_the_api_server_is_known_and_can_be_can
     assert status is not None
     assert status.state is AppState.UNKNOWN
     assert "not made to the end" in status.message
+    # A cluster that is in trouble does not say what runs on it.
+    beside = cluster.plan("true", name="beside", cluster_name=None)
+    record = cluster.scheduler._new_record(beside, beside.request.app_id)
+    running = replace(record, state="RUNNING", ref=ref_of("request", record.app_id, ""))
+    cluster.scheduler._put(running)
+    with pytest.raises(BackendError, match="still UNKNOWN"):
+        cluster.cancel(app_id)
+    assert client.cluster_status(name) == "INIT"
+    cluster.scheduler._store.delete(record.app_id, "skypilot")
     cluster.cancel(app_id)
     assert _left_of(name) == []
     status = cluster.status(app_id)
@@ -270,7 +282,11 @@ def test_a_job_is_found_whose_launcher_was_killed_while_its_cluster_was_made(
     executor.assign(experiment, str(tmp_path / "own"), "next", "next")
     executor.create_job_dir()
     app = cluster.app("echo up; sleep 600", executor=executor)
-    another = cluster.scheduler.schedule(cluster.scheduler.submit_dryrun(app, executor))
+    planned = cluster.scheduler.submit_dryrun(app, executor)
+    # A launcher that dies before it asks for anything leaves this.
+    cluster.scheduler._put(cluster.scheduler._new_record(planned, planned.request.app_id))
+    assert cluster.scheduler.unused_clusters() == {name: "UP"}
+    another = cluster.scheduler.schedule(planned)
     cluster.wait_for_line(another, "up\n")
     assert cluster.scheduler.unused_clusters() == {}
     remove = [*NEMORUN, "experiment", "rm", experiment, "--remote", "--yes"]

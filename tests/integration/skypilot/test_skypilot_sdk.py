@@ -72,10 +72,8 @@ def tables() -> list[dict[str, str]]:
 def test_the_public_tables_are_made_of_its_words(answers: dict[str, Any]) -> None:
     clusters, managed = answers["tables"]
     known = answers["words"]
-    assert clusters.keys() == set(known["jobs"])
-    assert managed.keys() == set(known["managed"])
-    assert clusters["FAILED_DRIVER"] == "FAILED"
-    assert managed["CANCELLING"] == "RUNNING"
+    assert clusters == {word: skypilot.STATES[word].name for word in known["jobs"]}
+    assert managed == {word: skypilot_jobs.STATES[word].name for word in known["managed"]}
 
 
 def parameters() -> dict[str, list[str]]:
@@ -165,6 +163,21 @@ def task() -> dict[str, Any]:
     return {
         "shown": shown(made),
         "plain": shown(run.SkypilotExecutor(job_dir="/tmp").to_task("train", ["true"])),
+        "logins": shown(
+            run.SkypilotExecutor(
+                job_dir="/tmp",
+                setup="pip install git+https://me:planted@host/a",
+                file_mounts={"/data": "https://me:planted@host/data"},
+            ).to_task("train", ["curl", "https://me:planted@host/b"])
+        ),
+        "image": sorted(
+            run.SkypilotExecutor(
+                job_dir="/tmp",
+                env_vars={f"SKYPILOT_DOCKER_{n}": "x" for n in ("USERNAME", "PASSWORD", "SERVER")},
+            )
+            .to_task("train", ["true"])
+            .secrets
+        ),
         "choices": len(made.resources),
         "secret": made.secrets["HF_TOKEN"].get_secret_value()
         if hasattr(made.secrets["HF_TOKEN"], "get_secret_value")
@@ -179,7 +192,7 @@ def test_a_task_has_all_that_was_asked_for_and_shows_no_secret(answers: dict[str
     assert found["secret"] == "hf-planted"
     assert found["choices"] == 2
     assert config["num_nodes"] == 2
-    assert config["setup"] == "pip list"
+    assert config["setup"].endswith('/code" || exit 1\npip list\n')
     assert config["envs"] == {"A": "1", "B": "2"}
     bucket = config["file_mounts"].pop("/bucket")
     assert (bucket["source"], bucket["name"], bucket["mode"]) == ("/etc", "a-bucket", "MOUNT")
@@ -187,25 +200,53 @@ def test_a_task_has_all_that_was_asked_for_and_shows_no_secret(answers: dict[str
     assert "python train.py" in config["run"]
 
 
+def test_a_task_shows_nobody_who_logs_in_to_a_url(answers: dict[str, Any]) -> None:
+    config = answers["task"]["logins"]
+    assert "planted" not in json.dumps(config)
+    assert "pip install git+https://***@host/a" in config["setup"]
+    assert "https://***@host/b" in config["run"]
+    assert config["file_mounts"]["/data"] == "https://***@host/data"
+
+
+def test_who_logs_in_for_an_image_is_handed_over_whole(answers: dict[str, Any]) -> None:
+    names = ("PASSWORD", "SERVER", "USERNAME")
+    assert answers["task"]["image"] == [f"SKYPILOT_DOCKER_{name}" for name in names]
+
+
 def test_a_task_without_setup_has_none_that_nodes_would_run(answers: dict[str, Any]) -> None:
     assert "setup" not in answers["task"]["plain"]
 
 
-def refused() -> str:
+def refused() -> list[str]:
     import nemo_run as run
     from nemo_run.exceptions import ConfigError
 
-    try:
-        run.SkypilotExecutor(infra="no-such-cloud").to_resources()
-    except ConfigError as err:
-        return str(err)
-    return ""
+    said = []
+    for settings in (
+        {"infra": "no-such-cloud"},
+        {"storage_mounts": {"/bucket": {"sauce": "s3://bucket"}}},
+        {"storage_mounts": {"/bucket": {"source": "s3://bucket", "mode": "GUESS"}}},
+        {"env_vars": {"SKYPILOT_DOCKER_USERNAME": "me"}},
+    ):
+        try:
+            run.SkypilotExecutor(job_dir="/tmp", **settings).to_task("train", ["true"])
+        except ConfigError as err:
+            said.append(str(err))
+    return said
 
 
 def test_what_skypilot_does_not_know_is_refused_before_anything_is_submitted(
     answers: dict[str, Any],
 ) -> None:
-    assert "no-such-cloud" in answers["refused"].lower()
+    cloud, *storage, image = answers["refused"]
+    assert "no-such-cloud" in cloud.lower()
+    for said in storage:
+        assert said.startswith("SkyPilot does not accept storage_mounts['/bucket']: ")
+        assert said.endswith(". Write it as in a task of SkyPilot's.")
+    assert "sauce" in storage[0]
+    assert "GUESS" in storage[1]
+    assert "SKYPILOT_DOCKER_PASSWORD" in image
+    assert image.endswith(". Change the setting that it names.")
 
 
 def raised() -> list[str]:

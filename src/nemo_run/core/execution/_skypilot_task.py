@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import hashlib
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nemo_run._credentials import mask, mask_environment, sounds_secret
+from nemo_run._credentials import mask, mask_environment, sounds_secret, without_login
 from nemo_run._extras import require
 from nemo_run._shell import assignment, render
 from nemo_run.core.execution.base import Executor, ExecutorMacros
@@ -69,7 +70,7 @@ class SkypilotTask(Executor):
             ``cloud``, ``region`` and ``zone``.
         gpus: names of accelerators any of which will do, ``gpus_per_node`` of them.
         file_mounts, storage_mounts: as in a task of SkyPilot, by their path on the cluster.
-        setup: shell commands that prepare each node.
+        setup: shell commands that prepare each node, run in the job's code before each job.
         cluster_config_overrides: handed to SkyPilot's resources as it is.
     """
 
@@ -214,34 +215,55 @@ class SkypilotTask(Executor):
         """Return a task that runs ``cmd`` in the job's code, with the job directory beside it.
 
         Variables that sound secret become secrets of the task, which SkyPilot does not show.
+
+        Raises:
+            ConfigError: SkyPilot does not take a setting; says why.
         """
         sdk = _sky(self)
         name = task_name(name, max_length=_MAX_NAME)
         environment = {**self.env_vars, **(env_vars or {})}
-        hidden = {key: value for key, value in environment.items() if sounds_secret(key)}
-        task = sdk.Task(
-            name,
-            setup=self.setup or None,  # nodes would run an empty one, too
-            run=None if cmd is None else run_script(name, cmd, retries=self._tries()),
-            envs={key: value for key, value in environment.items() if key not in hidden},
-            secrets=hidden,
-            num_nodes=self.num_nodes,
-        )
+        hidden = {key: value for key, value in environment.items() if _is_hidden(key)}
+        with _accepting("this task", "Change the setting that it names."):
+            task = sdk.Task(
+                name,
+                # Nodes would run an empty one, too.
+                setup=setup_script(name, self.setup) if self.setup else None,
+                run=None if cmd is None else run_script(name, cmd, retries=self._tries()),
+                envs={key: value for key, value in environment.items() if key not in hidden},
+                secrets=hidden,
+                num_nodes=self.num_nodes,
+            )
         task.set_file_mounts({**(self.file_mounts or {}), remote_directory(name): self.job_dir})
         if self.storage_mounts:
-            storage = require("sky.data", extra="skypilot", needed_by=type(self).__name__).Storage
             task.set_storage_mounts(
-                {
-                    path: storage.from_yaml_config(copy.deepcopy(config))
-                    for path, config in self.storage_mounts.items()
-                }
+                {path: self._storage(path, config) for path, config in self.storage_mounts.items()}
             )
         task.set_resources(self.to_resources())
         return task
 
+    def _storage(self, path: str, config: dict[str, Any]) -> Any:
+        storage = require("sky.data", extra="skypilot", needed_by=type(self).__name__).Storage
+        with _accepting(f"storage_mounts[{path!r}]", "Write it as in a task of SkyPilot's."):
+            return storage.from_yaml_config(copy.deepcopy(config))
+
     def _tries(self) -> int:
         """Return how often the run script itself starts a failed command again."""
         return self.retries
+
+
+@contextlib.contextmanager
+def _accepting(what: str, advice: str) -> Iterator[None]:
+    """Turn what SkyPilot raises about wrong settings into an error of ours."""
+    try:
+        yield
+    except (ValueError, TypeError, AssertionError) as err:
+        said = without_login(str(err)).rstrip(". \n")
+        raise ConfigError(f"SkyPilot does not accept {what}: {said}. {advice}") from err
+
+
+def _is_hidden(variable: str) -> bool:
+    # SkyPilot takes all that it needs to log in for an image as secrets, or nothing of it.
+    return sounds_secret(variable) or variable.startswith("SKYPILOT_DOCKER_")
 
 
 @functools.cache  # executors are copied and read again many times
@@ -271,6 +293,22 @@ def remote_directory(name: str) -> str:
     return f"~/.nemo_run/{name}"
 
 
+def setup_script(name: str, setup: str) -> str:
+    """Return what prepares each node: where SkyPilot starts it there is nothing of the job's."""
+    return "\n".join([*_enter_code(name), setup, ""])
+
+
+def _enter_code(name: str) -> list[str]:
+    return [
+        f'{RUN_DIR_VAR}="$HOME/{remote_directory(name).removeprefix("~/")}"',
+        # For tasks that name it themselves, where this is allowed: it leads to the latest job.
+        "if [ -L /nemo_run ] || [ ! -e /nemo_run ]; then",
+        f'  ln -sfn "${RUN_DIR_VAR}" /nemo_run 2>/dev/null || true',
+        "fi",
+        f'mkdir -p "${RUN_DIR_VAR}/code" && cd "${RUN_DIR_VAR}/code" || exit 1',
+    ]
+
+
 def run_script(name: str, cmd: Sequence[str], *, retries: int) -> str:
     """Return what runs on each node."""
     macros = (
@@ -288,12 +326,7 @@ def run_script(name: str, cmd: Sequence[str], *, retries: int) -> str:
         'num_nodes=$(printf "%s\\n" "$SKYPILOT_NODE_IPS" | wc -l)',
         'head_node_ip=$(printf "%s\\n" "$SKYPILOT_NODE_IPS" | head -n 1)',
         "export num_nodes head_node_ip",
-        f'{RUN_DIR_VAR}="$HOME/{remote_directory(name).removeprefix("~/")}"',
-        # For tasks that name it themselves, where this is allowed: it leads to the latest job.
-        "if [ -L /nemo_run ] || [ ! -e /nemo_run ]; then",
-        f'  ln -sfn "${RUN_DIR_VAR}" /nemo_run 2>/dev/null || true',
-        "fi",
-        f'mkdir -p "${RUN_DIR_VAR}/code" && cd "${RUN_DIR_VAR}/code" || exit 1',
+        *_enter_code(name),
     ]
     run = render(command, expand=macros)
     if not retries:
@@ -321,13 +354,21 @@ def log_directory(job_dir: str, app_id: str) -> Path:
 
 
 def shown(task: Any) -> dict[str, Any]:
-    """Return a task of SkyPilot as plain data, without secrets."""
-    config: dict[str, Any] = task.to_yaml_config()
+    """Return a task of SkyPilot as plain data, without secrets and who logs in to URLs."""
+    config: dict[str, Any] = _without_logins(task.to_yaml_config())
     if config.get("envs"):
         config["envs"] = mask_environment(config["envs"])
     if config.get("secrets"):
         config["secrets"] = {name: mask("hidden") for name in config["secrets"]}
     return config
+
+
+def _without_logins(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_logins(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_logins(item) for item in value]
+    return without_login(value)
 
 
 def _none(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import textwrap
@@ -43,6 +44,10 @@ FOLLOW_POLL_S = 1.0
 
 INDEX = ".skypilot_jobs.json"
 """The index file of 0.12, for both kinds of jobs, below the home directory. Only read."""
+
+
+class NotListedNowError(JobNotFoundError):
+    """The job is not listed now, and may be again: its cluster is being made, or is in trouble."""
 
 
 class Planned(Protocol):
@@ -163,7 +168,7 @@ class SkypilotSchedulerMixin(SchedulerMixin[TaskT, PlannedT]):
                 # A stream also ends when the API server is restarted.
                 if not query.follow or is_terminal(self._poll(ref).state):
                     break
-            except BackendUnavailableError as err:
+            except (BackendUnavailableError, NotListedNowError) as err:
                 if not query.follow:
                     raise
                 log.debug("%s: %s", ref.where["app_id"], err)
@@ -182,9 +187,10 @@ class SkypilotSchedulerMixin(SchedulerMixin[TaskT, PlannedT]):
         job = self._job(app_id)
         if job is None:
             return
-        for line in self._stream(app_id, job, follow=query.follow):
-            if line.rank == query.replica:
-                yield line.text
+        with contextlib.suppress(JobNotFoundError):  # not any more, as above
+            for line in self._stream(app_id, job, follow=query.follow):
+                if line.rank == query.replica:
+                    yield line.text
 
     def _keep(self, ref: JobRef, job: client.SkyJob) -> None:
         """Copy the logs of an ended job, and how it ended."""

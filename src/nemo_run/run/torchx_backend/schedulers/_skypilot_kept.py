@@ -81,11 +81,15 @@ class KeptJob:
     def lines(self, rank: int) -> Iterator[str]:
         """Yield what a node wrote; nothing but a newline ends a line.
 
+        The first has before it what the setup of all nodes wrote, as where it is streamed.
+
         Of a managed job SkyPilot only has what it printed, with the node before each line, and
         with newlines instead of carriage returns.
         """
         path = self._raw(rank)
         if path is not None:
+            for setup in self._tasks("setup*.log") if rank == 0 else ():
+                yield from _lines(setup)
             yield from _lines(path)
             return
         for text in _lines(self.directory / "run.log"):
@@ -118,8 +122,11 @@ class KeptJob:
     def _outcome(self) -> Path:
         return self.directory.with_name(f"{self.directory.name}.json")
 
+    def _tasks(self, pattern: str) -> list[Path]:
+        return sorted((self.directory / "tasks").glob(pattern))
+
     def _raw(self, rank: int) -> Path | None:
-        files = sorted((self.directory / "tasks").glob("*.log"))
+        files = [path for path in self._tasks("*.log") if not path.name.startswith("setup")]
         if rank == 0 and len(files) == 1:
             return files[0]
         pattern = re.compile(rf"(?:{rank}|.*rank{rank})(?:\D.*)?\.log")

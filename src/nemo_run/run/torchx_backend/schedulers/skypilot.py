@@ -30,9 +30,15 @@ from nemo_run.core.execution.skypilot import (
     job_name,
     split_app_id,
 )
-from nemo_run.exceptions import JobLostError, JobNotFoundError, UnsupportedError
+from nemo_run.exceptions import (
+    BackendUnavailableError,
+    JobLostError,
+    JobNotFoundError,
+    UnsupportedError,
+)
 from nemo_run.run.torchx_backend.schedulers._skypilot import (
     INDEX,
+    NotListedNowError,
     SkypilotSchedulerMixin,
     ref_of,
 )
@@ -61,15 +67,20 @@ STATES: Mapping[str, AppState] = {
 CLUSTERS: Mapping[str | None, str] = {
     None: "is gone, and how the job ended is not known",
     "PENDING": "waits to be made",
-    "INIT": "was not made to the end, or is in trouble: see sky status --refresh",
+    "INIT": "was not made to the end, or is in trouble: see sky status --refresh, or sky down it",
     "UP": "does not know of it: its launch was lost, or another cluster had the same name",
     "STOPPED": "is stopped: sky start brings it back",
     "AUTOSTOPPING": "is being stopped, for it was idle",
 }
 """The words of SkyPilot's ``ClusterStatus``, and what they say of a job that is not listed."""
 
-_WITHOUT_IT = (None, "UP")
-"""How a cluster is that will never say more of a job that it does not list now."""
+_MISSING: Mapping[str | None, type[JobNotFoundError]] = {
+    None: JobLostError,
+    "UP": JobLostError,
+    "PENDING": NotListedNowError,
+    "INIT": NotListedNowError,
+}
+"""What is raised for a job that is not listed; of other clusters a plain `JobNotFoundError`."""
 
 
 def __getattr__(name: str) -> Any:
@@ -131,12 +142,14 @@ class SkypilotScheduler(
         found = {
             name: client.cluster_status(name)
             for name, jobs in made.items()
-            if all(job.state is AppState.UNKNOWN or is_terminal(job.state) for job in jobs)
+            if all(job.state is AppState.UNKNOWN or _is_over(job) for job in jobs)
         }
         return {
             name: status
             for name, status in found.items()
-            if status is not None and is_unused(status, made[name])
+            if status is not None
+            and is_unused(status, made[name])
+            and not client.live_launches(name)
         }
 
     def unused(self) -> dict[str, str]:
@@ -180,7 +193,16 @@ class SkypilotScheduler(
         if job is not None and is_terminal(self._state(job)):
             self._keep(ref, job)
         if is_made_for_experiment(app_id) and client.is_idle(cluster):
-            client.down(cluster)
+            status = client.cluster_status(cluster)
+            if status is not None and is_unused(status, self._beside(app_id)):
+                client.down(cluster)
+
+    def _beside(self, app_id: str) -> Iterator[JobStatus]:
+        """Yield the other jobs of a cluster: one that is not up does not list what runs on it."""
+        cluster, _, _ = split_app_id(app_id)
+        for record in self._store.list(self._scheduler_name()):
+            if record.app_id != app_id and split_app_id(record.app_id)[0] == cluster:
+                yield self._present(record)
 
     def _job(self, app_id: str) -> client.SkyJob | None:
         cluster, task, last = split_app_id(app_id)
@@ -194,14 +216,16 @@ class SkypilotScheduler(
 
     def _missing(self, app_id: str) -> JobNotFoundError:
         cluster, _, _ = split_app_id(app_id)
+        is_launching = bool(client.live_launches(cluster))
         status = client.cluster_status(cluster)
-        said = CLUSTERS.get(status, f"is {status}")
-        kind = JobLostError if status in _WITHOUT_IT else JobNotFoundError
-        return kind(
-            f"the job was launched, but its cluster {cluster} {said}",
-            backend=self.backend,
-            operation="status",
-        )
+        # SkyPilot lists no jobs of a cluster that is up, while it makes it ready for another.
+        if (status == "INIT" and is_launching) or (status == "UP" and self._job(app_id)):
+            raise BackendUnavailableError(
+                f"Cluster {cluster} is being made ready for another job.",
+                backend=self.backend,
+                operation="status",
+            )
+        return missing(cluster, status)
 
     def _launch_request(self, ref: JobRef) -> client.SkyRequest | None:
         if ref.native_id:
@@ -221,10 +245,25 @@ class SkypilotScheduler(
         return split_app_id(app_id)[1]
 
 
+def missing(cluster: str, status: str | None) -> JobNotFoundError:
+    """Return what is to be said of a job that a cluster of that status does not list."""
+    said = CLUSTERS.get(status, f"is {status}")
+    return _MISSING.get(status, JobNotFoundError)(
+        f"the job was launched, but its cluster {cluster} {said}",
+        backend=client.BACKEND,
+        operation="status",
+    )
+
+
 def is_unused(cluster: str, jobs: Iterable[JobStatus]) -> bool:
-    """Tell whether none of its jobs runs on a cluster that is there."""
+    """Tell whether none of its jobs runs on a cluster that is there, if none is being launched."""
     # How they ended is not known before it is started again, but on a stopped one nothing runs.
-    return cluster == "STOPPED" or all(job.lost or is_terminal(job.state) for job in jobs)
+    return cluster == "STOPPED" or all(job.lost or _is_over(job) for job in jobs)
+
+
+def _is_over(job: JobStatus) -> bool:
+    # A launcher that died has left a record of what it never asked for.
+    return job.state is AppState.UNSUBMITTED or is_terminal(job.state)
 
 
 def create_scheduler(session_name: str, **kwargs: Any) -> SkypilotScheduler:

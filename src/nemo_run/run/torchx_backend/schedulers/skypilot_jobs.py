@@ -43,8 +43,9 @@ log: logging.Logger = logging.getLogger(__name__)
 
 STATES: Mapping[str, AppState] = {
     "PENDING": AppState.PENDING,
-    # DEPRECATED_SUBMITTED, which servers of long ago still have in their tables.
+    # Servers of long ago still have it in their tables, and it may be written by its name, too.
     "SUBMITTED": AppState.SUBMITTED,
+    "DEPRECATED_SUBMITTED": AppState.SUBMITTED,
     "STARTING": AppState.SUBMITTED,
     "RUNNING": AppState.RUNNING,
     # Its machine was lost, and another is being looked for.
@@ -61,7 +62,7 @@ STATES: Mapping[str, AppState] = {
     "FAILED_NO_RESOURCE": AppState.FAILED,
     "FAILED_CONTROLLER": AppState.FAILED,
 }
-"""The values of SkyPilot's ``ManagedJobStatus``."""
+"""The values of SkyPilot's ``ManagedJobStatus``, and the one name of it that is not the value."""
 
 _RAN = ("SUCCEEDED", "FAILED", "FAILED_SETUP")
 """How a job ends that has written a log."""
