@@ -12,6 +12,7 @@ from nemo_run.cli._application import program_name
 from nemo_run.cli._entrypoints import Entrypoint
 from nemo_run.cli._options import parse_run_options, wants_help
 from nemo_run.cli._screen import Screen
+from nemo_run.cli._standard_output import output_may_be_lost
 from nemo_run.exceptions import ConfigError
 
 
@@ -34,9 +35,11 @@ def execute(
         elif entrypoint.enable_executor:
             options, rest = parse_run_options(words, defaults)
             show.configure(options)
-            _run(entrypoint, options, rest, program)
+            with output_may_be_lost():
+                _run(entrypoint, options, rest, program)
         else:
-            _call(entrypoint, words)
+            with output_may_be_lost():
+                _call(entrypoint, words)
 
     return _exit_codes.exit_code_of(command, tracebacks=show)
 
