@@ -67,3 +67,13 @@ def test_what_is_wrong_is_said_by_the_job_in_a_line(
     result = nemorun("--lazy", *words, "run.executor=LocalExecutor")
     assert (result.code, said in result.out + result.err) == (1, True), result.out
     assert "Traceback" not in result.out + result.err
+
+
+def test_a_lazy_experiment_is_run_again_with_changes(fit: Command, nemorun: Command) -> None:
+    first = fit("--lazy", "net=small_net", "steps=2", "run.executor=local", "--yes", "-n", "lazy")
+    assert first.code == 0, first.err
+    again = nemorun("experiment", "rerun", "lazy", "steps+=3", "net.depth=5", "--tail-logs")
+    assert (again.code, "officially supported" in again.err) == (0, False), again.err
+    assert (again.answer()["steps"], again.answer()["net"]) == (5, {"width": 4, "depth": 5})
+    wrong = nemorun("experiment", "rerun", "lazy", "run.name=x")
+    assert (wrong.code, "run.name cannot be changed here" in wrong.err) == (2, True)
