@@ -88,9 +88,15 @@ def test_groups_and_commands_are_listed(lab: Path, nemorun: Command) -> None:
         (["experimnt"], "There is no command 'experimnt'. Did you mean 'experiment'?"),
         (["--lzay"], "There is no option --lzay. Did you mean '--lazy'?"),
         (["--lazy"], "--lazy needs a command: nemorun --lazy GROUP COMMAND KEY=VALUE"),
+        (["--lazy", "lab", "run.executor=LocalExecutor"], "--lazy needs a command: nemorun"),
+        (["--lazy", "foo", "run.executor=LocalExecutor"], "--lazy needs a command: nemorun"),
         (["--lazy", "experiment"], "'experiment' cannot be run with --lazy: it runs no task."),
         (["experiment", "lits"], "There is no command 'lits' here. Did you mean 'list'?"),
         (["completion", "tcsh"], "There is no completion for 'tcsh'. Known: bash, fish, zsh."),
+        (["completion", "bash", "zsh"], "'zsh' is one word too many."),
+        (["--version", "extra"], "'extra' is one word too many after --version."),
+        (["lab", "--zzz"], "There is no option --zzz."),
+        (["lab", "deep", "--yes"], "There is no option --yes."),
         (["plan", "nothing"], "'nothing' names neither a script nor a command."),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -101,6 +107,12 @@ def test_what_is_not_known_is_an_error(
     result = nemorun(*words)
     assert result.err.startswith(f"Error: {said}")
     assert result.code == 2
+
+
+def test_docs_are_help_too(lab: Path, nemorun: Command) -> None:
+    docs = nemorun("lab", "measure", "--docs")
+    assert (docs.code, "More about it." in docs.out) == (0, True), docs.err
+    assert docs.out == nemorun("lab", "measure", "--help", "--docs").out
 
 
 def test_help_calls_the_program_as_the_user_did(nemorun: Command) -> None:

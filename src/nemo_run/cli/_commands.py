@@ -10,7 +10,7 @@ from typing import Any
 from nemo_run.cli import _exit_codes
 from nemo_run.cli._application import program_name
 from nemo_run.cli._entrypoints import Entrypoint
-from nemo_run.cli._options import parse_run_options, wants_help
+from nemo_run.cli._options import parse_run_options, wants_docs, wants_help
 from nemo_run.cli._screen import Screen
 from nemo_run.cli._standard_output import output_may_be_lost
 from nemo_run.exceptions import ConfigError
@@ -30,8 +30,7 @@ def execute(
         if wants_help(words):
             from nemo_run.cli._entrypoint_help import print_help
 
-            docs = any(word in ("--docs", "-d") for word in words)
-            print_help(entrypoint, program, Screen(), docs=docs)
+            print_help(entrypoint, program, Screen(), docs=wants_docs(words))
         elif entrypoint.enable_executor:
             options, rest = parse_run_options(words, defaults)
             show.configure(options)
