@@ -127,7 +127,7 @@ def test_the_package_can_be_run_as_a_module(here: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("program", ["nemorun", "nemo"])
 def test_lazy_commands_run_where_their_code_is(lab: Path, nemorun: Command, program: str) -> None:
-    words = ("--lazy", "lab", "measure", "x=3", "name=b", "run.executor=LocalExecutor")
+    words = ("--lazy", "lab", "measure", "x=3", "name=b", "run.executor=LocalExecutor", "--yes")
     result = nemorun(*words, program=program)
     assert result.code == 0, result.err
     assert "measured 3 b" in result.out
@@ -139,7 +139,7 @@ def test_a_lazy_command_need_not_be_importable_here(
 ) -> None:
     monkeypatch.delenv("PYTHONPATH")
     there = f'run.executor.env_vars={{"PYTHONPATH": "{lab}"}}'
-    result = nemorun("--lazy", "lab", "measure", "x=3", "run.executor=LocalExecutor", there)
+    result = nemorun("--lazy", "lab", "measure", "x=3", "run.executor=LocalExecutor", there, "-y")
     assert result.code == 0, result.err
     assert "measured 3 a" in result.out
 
@@ -163,7 +163,7 @@ def test_a_lazy_command_is_exported_as_the_command_itself_reads_it(
 
 @pytest.mark.slow
 def test_scripts_can_be_lazy_too(fit: Command) -> None:
-    result = fit("--lazy", "net=small_net(width=3)", "steps=2", "run.executor=local")
+    result = fit("--lazy", "net=small_net(width=3)", "steps=2", "run.executor=local", "--yes")
     assert result.code == 0, result.err
     assert '"width": 3' in result.out
 

@@ -66,6 +66,7 @@ def _run(
 ) -> None:
     from nemo_run.cli._run_context import RunContext
 
+    options["skip_confirmation"] = options["skip_confirmation"] or entrypoint.skip_confirmation
     if options["verbose"]:
         from nemo_run.core.frontend.console.api import configure_logging
 
@@ -90,7 +91,6 @@ def _run(
     is_sweep = bool(options["sweep"] or options["sweep_file"])
     if chosen["tail_logs"] is None:
         chosen["tail_logs"] = entrypoint.type == "task" and not is_sweep
-    chosen["skip_confirmation"] = chosen["skip_confirmation"] or entrypoint.skip_confirmation
     context = kind(**chosen)
     context._entrypoint = entrypoint
     context.executor = entrypoint.default_executor

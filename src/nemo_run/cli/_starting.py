@@ -132,7 +132,21 @@ def starting_point(
     if not isinstance(made, fdl.Buildable):
         what = named or "The default factory"
         raise ConfigError(f"{what} returned {made!r}, which is no task to start from.")
+    if named and not _is_same(made.__fn_or_cls__, fn):
+        raise ConfigError(
+            f"{named} makes a config of {_name(made.__fn_or_cls__)}, and {_name(fn)} is to be run. "
+            f"Name a factory that returns a run.Partial of {_name(fn)}."
+        )
     return made if isinstance(made, fdl.Partial) else fdl.cast(Partial, made)
+
+
+def _is_same(target: Any, fn: Callable[..., Any]) -> bool:
+    """Tell whether a config is of a function; a script may hold its own twice, as its main too."""
+    return inspect.unwrap(target) is inspect.unwrap(fn) or _name(target) == _name(fn)
+
+
+def _name(target: Any) -> str:
+    return str(getattr(target, "__qualname__", target))
 
 
 def check_complete(task: fdl.Buildable[Any], prefix: str = "") -> None:
@@ -145,9 +159,9 @@ def check_complete(task: fdl.Buildable[Any], prefix: str = "") -> None:
         f"{path}{name}" for path, config in _configs(task, prefix) for name in _missing(config)
     ]
     if missing:
-        what = getattr(task.__fn_or_cls__, "__qualname__", task.__fn_or_cls__)
         raise ConfigError(
-            f"{what} needs {', '.join(missing)}. Give a value, such as {missing[0]}=VALUE."
+            f"{_name(task.__fn_or_cls__)} needs {', '.join(missing)}. "
+            f"Give a value, such as {missing[0]}=VALUE."
         )
 
 

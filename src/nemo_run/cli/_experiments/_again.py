@@ -11,7 +11,7 @@ from nemo_run.cli._grammar import Override, parse_override
 from nemo_run.cli._lazy_changes import from_word
 from nemo_run.cli._overrides import apply_overrides
 from nemo_run.cli._placement import place
-from nemo_run.cli._run_context import PREFIX, RunContext
+from nemo_run.cli._run_context import PREFIX, RunContext, parse_run_word
 from nemo_run.cli.lazy import LazyEntrypoint
 from nemo_run.config import Script
 from nemo_run.core.execution.base import Executor
@@ -22,7 +22,7 @@ from nemo_run.run.sweep import keep_only
 if TYPE_CHECKING:
     from nemo_run.run.experiment import Experiment
 
-_EXECUTOR = re.compile(r"\s*run\.(?=executor\b)")
+_EXECUTOR = re.compile(r"\s*run\.executor\b")
 
 
 def again(
@@ -41,9 +41,7 @@ def again(
     """
     keep_only(experiment, jobs)
     for_tasks = [word for word in words if not _EXECUTOR.match(word)]
-    for_executors = [
-        parse_override(_EXECUTOR.sub("", word)) for word in words if _EXECUTOR.match(word)
-    ]
+    for_executors = [parse_run_word(word) for word in words if _EXECUTOR.match(word)]
     if for_tasks:
         for task in experiment.tasks:
             for item in task if isinstance(task, list) else [task]:
