@@ -123,7 +123,7 @@ def starting_point(
         CLIException: there is no such factory, or it fails.
         ConfigError: it makes no task.
     """
-    if named:
+    if named and not (named == DEFAULT_NAME and default is not None):
         made = parse_factory(fn, "", fn, named)
     else:
         _plugins.load()
