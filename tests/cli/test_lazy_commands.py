@@ -11,20 +11,9 @@ import pytest
 from tests.cli import commands
 from tests.cli.commands import SCRIPTS, Result
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("installed_facts")]
 
 Command = Callable[..., Result]
-
-
-@pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The commands in ``facts``, as if their package was installed."""
-    info = tmp_path / "site" / "facts-1.0.dist-info"
-    info.mkdir(parents=True)
-    shutil.copy(SCRIPTS / "facts.py", tmp_path / "site")
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: facts\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[nemo_run.cli]\nfacts = facts\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
 
 
 def test_scripts_can_be_in_directories_with_blanks(here: Path) -> None:

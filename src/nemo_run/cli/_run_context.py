@@ -121,8 +121,6 @@ class RunContext(ConfigurableMixin):
         raise RunContextError(f"type is 'task' or 'experiment', not {entrypoint_type!r}.")
 
     def _execute_task(self, fn: Callable[..., Any], words: Sequence[str]) -> Any:
-        from nemo_run.api import dryrun_fn
-
         task = self.parse_fn(fn, words)
         if self._exported(task):
             return None
@@ -135,7 +133,7 @@ class RunContext(ConfigurableMixin):
                 "--detach needs an executor: a task in this process ends with it. "
                 "Name one with run.executor=NAME."
             )
-        dryrun_fn(task, executor=self.executor)
+        self._show(task)
         check_complete(task)
         if self.dryrun:
             self._show_request(task)
@@ -168,15 +166,19 @@ class RunContext(ConfigurableMixin):
                 dryrun=True,
             )
 
+    def _show(self, task: Partial[Any]) -> None:
+        from nemo_run.api import show_task
+
+        show_task(task, self.executor, heading="Dry run for task" if self.dryrun else "Task")
+
     def _execute_experiment(self, fn: Callable[..., Any], words: Sequence[str]) -> Any:
         from nemo_run._fiddle import fdl
-        from nemo_run.api import dryrun_fn
 
         arguments = {"ctx": self} if "ctx" in parameters(fn) else {}
         task = self.parse_fn(fn, words, **arguments)
         if self._exported(task):
             return None
-        dryrun_fn(task, executor=self.executor)
+        self._show(task)
         check_complete(task)
         if self.dryrun and not arguments:
             # Nobody could tell the function not to launch anything.
