@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nemo_run.cli import _exit_codes
-from nemo_run.cli._application import program_name
 from nemo_run.cli._entrypoints import Entrypoint
 from nemo_run.cli._options import parse_run_options, wants_docs, wants_help
 from nemo_run.cli._screen import Screen
@@ -113,6 +112,8 @@ def _about_context(word: str, fn: Callable[..., Any]) -> str:
 
 def _lazy_target(program: str) -> str:
     """Return how a job can name the command: as one of ours, or by the script that it is."""
+    from nemo_run.cli._application import program_name
+
     if program_name(program.partition(" ")[0]) == program.partition(" ")[0]:
         return program
     script = getattr(sys.modules["__main__"], "__file__", None)

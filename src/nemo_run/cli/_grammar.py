@@ -208,13 +208,3 @@ def parse_file(text: str) -> FileValue | None:
     """Take ``@path/file.yaml`` or ``@file.toml:section`` apart; None for anything else."""
     match = _FILE.fullmatch(text.strip())
     return FileValue(match["path"], match["section"]) if match else None
-
-
-def unquote(text: str, quotes: str = "\"'") -> str:
-    """Remove one pair of quotes that encloses the whole text, and what keeps others inside it."""
-    if len(text) >= 2 and text[0] == text[-1] and text[0] in quotes:
-        quote, inside = text[0], text[1:-1]
-        escaped = "\\" + quote
-        if quote not in inside.replace(escaped, "") and not inside.endswith("\\"):
-            return inside.replace(escaped, quote)
-    return text
