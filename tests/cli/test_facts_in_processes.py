@@ -348,6 +348,36 @@ def test_a_script_has_a_help_text_of_its_own(here: Path) -> None:
     ]
 
 
+def test_help_shows_what_a_command_starts_from(here: Path) -> None:
+    result = commands.script("defaults.py", "--help", cwd=here)
+    assert result.code == 0, result.err
+    shown = result.out.partition("Arguments:\n")[2]
+    assert "  net: Net = Net()\n" in shown
+    assert "    net.width: int = 3\n    net.depth: int = 2\n  steps: int = 5\n" in shown
+    (here / "program.py").write_text(f"{BEGIN}\nrun.cli.main(fit, default_factory=lambda: 1 / 0)\n")
+    broken = commands.run([sys.executable, "program.py", "--help"], cwd=here)
+    assert (broken.code, "  steps: int = 1\n" in broken.out) == (0, True), broken.err
+
+
+FILES = {
+    "a misspelled name": ("stpes: 3", "stpes=3 in task.yaml: No parameter named 'stpes'"),
+    "a wrong value": ("steps: many", "steps=many in task.yaml: Failed to parse 'many' as int"),
+    "a wrong option": ("run: {nme: x}", "run.nme=x in task.yaml: There is no run.nme."),
+    "nothing to refer to": ("path: ${gone}", "task.yaml: Interpolation key 'gone' not found"),
+}
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_what_is_wrong_in_a_file_names_it(here: Path, what: str) -> None:
+    text, said = FILES[what]
+    (here / "task.yaml").write_text(f"{text}\n")
+    result = commands.script("fit.py", SMALL, "--yaml", "task.yaml", "--yes", cwd=here)
+    assert (result.code, said in result.err) == (2, True), result.err
+    if what != "a wrong option":
+        swept = commands.script("fit.py", SMALL, "--sweep-file", "task.yaml", "--yes", cwd=here)
+        assert (swept.code, said in swept.err) == (2, True), swept.err
+
+
 def greeting(word: str) -> str:
     return (
         "import nemo_run as run\n"

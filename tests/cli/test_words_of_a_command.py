@@ -119,6 +119,11 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "an option without its value": (["--name"], "expected one argument"),
     "a word without a key": (["small_net"], "'small_net' is not of the form key=value"),
     "an empty value": (["path="], "no value after 'path='"),
+    "several values without a sweep": (
+        ["net=small_net", "steps=1,2"],
+        "steps=1,2: Failed to parse '1,2' as int: Invalid integer literal. Say --sweep to run",
+    ),
+    "a range without a sweep": (["net=small_net", "steps=1..3"], "Say --sweep to run once for"),
     "a list for one": (
         ["net=[small_net]"],
         "net=[small_net]: Failed to parse '[small_net]' as Net: It is a list",

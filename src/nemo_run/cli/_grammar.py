@@ -58,6 +58,7 @@ class Override:
         is_text: ``value`` is as typed on a command line. Otherwise it comes from a file or from
             Python: a string is a string, unless what it is for says something else.
         is_whole: a mapping says everything, and what else a dict there holds is dropped.
+        file: which file it comes from; empty where it comes from elsewhere.
     """
 
     key: str
@@ -65,9 +66,11 @@ class Override:
     value: Any
     is_text: bool = True
     is_whole: bool = False
+    file: str = ""
 
     def __str__(self) -> str:
-        return f"{self.key}{self.operation.value}{self.value}"
+        where = f" in {self.file}" if self.file else ""
+        return f"{self.key}{self.operation.value}{self.value}{where}"
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nemo_run.cli._confirmation import confirmed
 from nemo_run.cli._edit import overrides_from
-from nemo_run.cli._errors import ArgumentValueError, CLIException
+from nemo_run.cli._errors import ArgumentValueError, CLIException, ParseError
 from nemo_run.cli._exports import export_all
 from nemo_run.cli._grammar import Override, parse_override
 from nemo_run.cli._hints import parameters
@@ -121,7 +121,12 @@ class RunContext(ConfigurableMixin):
         raise RunContextError(f"type is 'task' or 'experiment', not {entrypoint_type!r}.")
 
     def _execute_task(self, fn: Callable[..., Any], words: Sequence[str]) -> Any:
-        task = self.parse_fn(fn, words)
+        try:
+            task = self.parse_fn(fn, words)
+        except ParseError as err:
+            if _lists_values(err.value):
+                err.message += ". Say --sweep to run once for each of several values"
+            raise
         if self._exported(task):
             return None
         if self.repl:
@@ -233,7 +238,7 @@ class RunContext(ConfigurableMixin):
 
         ``executor`` and ``plugins`` are what is started from, and are objects afterwards.
         """
-        changes = overrides_from(self._file.run)
+        changes = overrides_from(self._file.run, file=self._file.name)
         others = []
         for word in args:
             if word.lstrip().startswith(PREFIX):
@@ -298,6 +303,16 @@ def parse_run_word(word: str) -> Override:
     """
     override = parse_override(word)
     return dataclasses.replace(override, key=override.key.removeprefix(PREFIX))
+
+
+def _lists_values(text: str) -> bool:
+    """Tell whether a sweep would take several values from a text."""
+    from nemo_run.cli._sweeps import values_of
+
+    try:
+        return len(values_of(text)) > 1
+    except CLIException:
+        return False
 
 
 def _head(change: Override) -> str:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from nemo_run._fiddle import fdl
 from nemo_run.cli import _plugins
-from nemo_run.cli._config_files import as_config, load_config_from_path, plain, read
+from nemo_run.cli._config_files import load_config_from_path, plain, read_plain
 from nemo_run.cli._edit import overrides_from
 from nemo_run.cli._errors import ArgumentParsingError
 from nemo_run.cli._factories import DEFAULT_NAME
@@ -38,11 +38,12 @@ class TaskFile:
     factory: str | None = None
     run: Mapping[str, Any] = field(default_factory=dict)
     is_whole: bool = False
+    name: str = ""
 
     @property
     def overrides(self) -> list[Override]:
         """The changes to a task that it describes."""
-        return overrides_from(self.arguments, is_whole=self.is_whole)
+        return overrides_from(self.arguments, is_whole=self.is_whole, file=self.name)
 
     @classmethod
     def from_data(cls, data: Any, name: str) -> TaskFile:
@@ -56,7 +57,7 @@ class TaskFile:
             arguments["run"], run = run, {}
         factory = arguments.pop("_factory_", None) or run.get("factory")
         run = {k: v for k, v in run.items() if k != "factory"}
-        return cls(arguments, factory, run, is_whole="_target_" in data)
+        return cls(arguments, factory, run, is_whole="_target_" in data, name=name)
 
 
 def read_task_file(path: str) -> TaskFile:
@@ -67,7 +68,7 @@ def read_task_file(path: str) -> TaskFile:
     """
     if parse_file(path) is not None:
         return TaskFile.from_data(plain(load_config_from_path(path)), path)
-    return TaskFile.from_data(plain(as_config(read(Path(path)) or {})), path)
+    return TaskFile.from_data(read_plain(Path(path)) or {}, path)
 
 
 def start(
