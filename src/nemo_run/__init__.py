@@ -145,8 +145,8 @@ def __dir__() -> list[str]:
 
 
 def _suggestion(name: str) -> str:
-    # Tools probe for dunder names all the time.
-    if name.startswith("__"):
+    # Tools probe for dunder names all the time, and Python for our modules before it loads them.
+    if name.startswith("_"):
         return ""
     if name in _PLANNED:
         return ": it is planned, and not in this release"

@@ -15,7 +15,7 @@ import logging
 import sys
 from collections.abc import Mapping
 from types import MappingProxyType, ModuleType, SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 _AUTO_CONFIG = "fiddle._src.experimental.auto_config"
 
@@ -71,14 +71,28 @@ from fiddle._src.experimental import (  # noqa: E402
     auto_config,
     auto_config_policy,
 )
-from fiddle._src.experimental import serialization as fiddle_json  # noqa: E402
-from fiddle._src.experimental.serialization import PyrefPolicy, PyrefPolicyError  # noqa: E402
 from fiddle._src.history import History  # noqa: E402
 from fiddle._src.signatures import SignatureInfo, get_signature  # noqa: E402
 from fiddle._src.signatures import get_type_hints as _get_type_hints  # noqa: E402
-from fiddle._src.special_overrides import (  # noqa: E402
-    maybe_get_module_override_for_migrated_serialization_symbol as moved_to,
-)
+
+if TYPE_CHECKING:
+    from fiddle._src.experimental import serialization as fiddle_json
+    from fiddle._src.experimental.serialization import PyrefPolicy, PyrefPolicyError
+    from fiddle._src.special_overrides import (
+        maybe_get_module_override_for_migrated_serialization_symbol as moved_to,
+    )
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is about stored configs, which nothing else needs, when it is asked for."""
+    if name not in ("PyrefPolicy", "PyrefPolicyError", "fiddle_json", "moved_to"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from fiddle._src import special_overrides
+    from fiddle._src.experimental import serialization
+
+    moved_to = special_overrides.maybe_get_module_override_for_migrated_serialization_symbol
+    found = {"fiddle_json": serialization, "moved_to": moved_to}
+    return found[name] if name in found else getattr(serialization, name)
 
 
 def get_type_hints(target: Any, *, include_extras: bool = False) -> Mapping[str, Any]:

@@ -147,6 +147,18 @@ def dryrun_fn(
     Raises:
         TypeError: this is not a task.
     """
+    show_task(configured_fn, executor, heading="Dry run for task")
+    if build and not isinstance(configured_fn, Script):
+        fdl.build(configured_fn)
+
+
+def show_task(
+    configured_fn: Config[Any] | Partial[Any] | Script,
+    executor: Executor | None = None,
+    *,
+    heading: str,
+) -> None:
+    """Print what a task is called with, and where, below a heading; see `dryrun_fn`."""
     from rich.table import Table
     from rich.text import Text
 
@@ -169,14 +181,12 @@ def dryrun_fn(
             f"Need a run.Partial, run.Config or run.Script to look at, got {configured_fn!r}."
         )
     # Text is printed as it is; in markup a name such as :train: would become a picture.
-    CONSOLE.print(Text(f"Dry run for task {title}:", style="bold cyan"))
+    CONSOLE.print(Text(f"{heading} {title}:", style="bold cyan"))
     CONSOLE.print(table)
     if executor is not None:
         about = Table("Executor")
         about.add_row(_cell(executor))
         CONSOLE.print(about)
-    if build and not isinstance(configured_fn, Script):
-        fdl.build(configured_fn)
 
 
 def resolved_arguments(configured_fn: fdl.Buildable[Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,6 +37,17 @@ def fit(here: Path) -> Callable[..., Result]:
 def nemorun(here: Path) -> Callable[..., Result]:
     """Run the installed command with words."""
     return lambda *words, **options: commands.nemorun(*words, cwd=here, **options)
+
+
+@pytest.fixture
+def installed_facts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The commands in ``facts``, as if their package was installed."""
+    info = tmp_path / "site" / "facts-1.0.dist-info"
+    info.mkdir(parents=True)
+    shutil.copy(commands.SCRIPTS / "facts.py", tmp_path / "site")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: facts\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[nemo_run.cli]\nfacts = facts\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
 
 
 Several = Callable[[Sequence[Sequence[str]]], list[Result]]

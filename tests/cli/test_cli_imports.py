@@ -47,3 +47,19 @@ def test_there_is_an_empty_workspace_module() -> None:
     import nemo_run.cli.workspace as workspace
 
     assert not [name for name in vars(workspace) if not name.startswith("__")]
+
+
+def test_the_help_of_a_script_loads_nothing_that_changes_or_stores_tasks() -> None:
+    code = (
+        "import sys; sys.argv = ['fit.py', '--help']; import nemo_run as run\n"
+        "def fit(x: int = 1): pass\n"
+        "run.cli.main(fit)\n"
+        "print('LOADED', *sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = set(done.stdout.rpartition("LOADED")[2].split())
+    assert "nemo_run.cli._entrypoint_help" in loaded
+    needless = {"nemo_run.cli._edit", "nemo_run.cli._grammar", "difflib", "json", "argparse"}
+    assert not loaded & {*HEAVY, *needless, "fiddle._src.experimental.serialization"}

@@ -125,6 +125,8 @@ def test_an_experiment_is_found_by_id_beginning_title_handle_and_latest(
         (["status", "zzz"], "There is no experiment 'zzz'. See `nemorun experiment list`."),
         (["status", "goo"], "'goo' could be 2 experiments: good_"),
         (["status"], "The following arguments are required: EXPERIMENT."),
+        (["rerun"], "The following arguments are required: EXPERIMENT."),
+        (["tag"], "The following arguments are required: EXPERIMENT."),
         (["logs", "bad", "trian"], "There is no job 'trian'. Did you mean 'train'?"),
         (["logs", "bad", "7"], "There is no job '7'. Known: eval, train."),
         (["logs", "bad", "--grep", "["], "--grep '[' is not a regular expression"),

@@ -51,6 +51,17 @@ FACTS: dict[str, tuple[str, tuple[str, ...], int, str]] = {
     ),
     "drawn tracebacks show locals": ("fit.py", (*FAILING, "--rich-show-locals"), 1, "locals ─"),
     "a short one shows them too": ("fit.py", (*FAILING, "--rich-traceback-short"), 1, "locals ─"),
+    "a full one can be had again": (
+        *("fit.py", (*FAILING, "--rich-traceback-short", "--rich-traceback-full"), 1),
+        "locals ─",
+    ),
+    "tracebacks need not be drawn": (
+        *("fit.py", (*FAILING, "--no-rich-exceptions"), 1),
+        "Traceback (most recent call last):\n",
+    ),
+    "-v is --verbose": ("fit.py", ("stpes=3", "-v"), 2, "Traceback (most recent call last)"),
+    "-l is --load": ("fit.py", (SMALL, "-l", "there"), 2, "--load is not implemented"),
+    "-r is --repl": ("fit.py", (SMALL, "-r"), 0, "run_task()"),
     # Sweeps.
     "a sweep checks every value": (
         *("fit.py", (SMALL, "steps=1,many", "--sweep", "--yes"), 2),
@@ -216,6 +227,61 @@ PROGRAMS: dict[str, tuple[str, tuple[str, ...], int, str]] = {
         *((), 0),
         "9 9",
     ),
+    "a lazy task reads a file": (
+        "print(run.LazyEntrypoint(fit, yaml='task.yaml').resolve().steps)",
+        *((), 0),
+        "3",
+    ),
+    "factories are listed by namespace": (
+        "print([f.__name__ for f in run.cli.list_factories('program.Net')])",
+        *((), 0),
+        "['small']",
+    ),
+    "extra arguments are anything": (
+        "def loose(**more): print(more)\n"
+        "run.cli.main(loose, cmd_defaults={'skip_confirmation': True})",
+        *(("a=1", "b=[1, 'x']", "c=word", "d=none"), 0),
+        "{'a': 1, 'b': [1, 'x'], 'c': 'word', 'd': None}",
+    ),
+    "verbose says what happens to jobs": (
+        "import logging\n"
+        "def level(): print(logging.getLogger('nemo_run').getEffectiveLevel() == logging.INFO)\n"
+        "run.cli.main(level)",
+        *(("--verbose", "--yes"), 0),
+        "True",
+    ),
+    "and need not": (
+        "import logging\n"
+        "def level(): print(logging.getLogger('nemo_run').getEffectiveLevel() == logging.INFO)\n"
+        "run.cli.main(level)",
+        *(("--yes",), 0),
+        "False",
+    ),
+    "a main function is named": (
+        "def show(ctx: api.RunContext): print(ctx.name)\n"
+        "run.cli.main(show, name='other', type='experiment', skip_confirmation=True)",
+        *((), 0),
+        "other",
+    ),
+    "a default factory is registered": (
+        "def usual(): return run.Partial(fit, net=small(), steps=9)\n"
+        "run.cli.entrypoint(fit, default_factory=usual)\n"
+        "print(run.cli.resolve_factory(fit, 'default')().steps)",
+        *((), 0),
+        "9",
+    ),
+    "and can be named": (
+        "def usual(): return run.Partial(fit, net=small(), steps=9)\n"
+        "run.cli.entrypoint(fit, default_factory=usual); run.cli.main(fit)",
+        *(("--factory", "default", "steps+=1", "--yes"), 0),
+        "fitted 4 10 ",
+    ),
+    "as can that of a main function": (
+        "def usual(): return run.Partial(fit, net=small(), steps=9)\n"
+        "run.cli.main(fit, default_factory=usual)",
+        *(("--factory", "default", "steps+=1", "--yes"), 0),
+        "fitted 4 10 ",
+    ),
     "a lazy task records operators and what is inside": (
         "task = run.LazyEntrypoint(fit, factory=lambda: run.Partial(fit, steps=10))\n"
         "task.steps -= 1; task.steps *= 2; task.net.width = 8; task.net.width += 1\n"
@@ -233,10 +299,83 @@ def test_a_program_can(here: Path, what: str) -> None:
     text, words, code, last = PROGRAMS[what]
     (here / "program.py").write_text(BEGIN + text + "\n")
     (here / "script.py").write_text(SCRIPT)
+    (here / "task.yaml").write_text("net: {width: 5}\nsteps: 3\n")
     result = commands.run([sys.executable, "program.py", *words], cwd=here)
     assert result.code == code, result.err
     said = (result.out if code == 0 else result.err).splitlines()
     assert said[-1] == last or not last
+
+
+# Defaults of a script, and what it then says.
+DEFAULTS = {
+    "load": ("{'load': 'there'}", 2, "--load is not implemented"),
+    "yaml": ("{'yaml': 'task.yaml', 'skip_confirmation': True}", 0, "fitted 5 3"),
+    "repl": ("{'repl': True}", 0, "run_task()"),
+    "detach": ("{'detach': True}", 2, "--detach needs an executor"),
+    "verbose": ("{'verbose': True, 'factory': 'gone'}", 2, "Traceback (most recent call last)"),
+    "to_yaml": ("{'to_yaml': 'out.yaml'}", 0, "Wrote out.yaml"),
+    "to_toml": ("{'to_toml': 'out.toml'}", 0, "Wrote out.toml"),
+}
+
+
+@pytest.mark.parametrize("option", DEFAULTS)
+def test_a_script_has_a_default_for(here: Path, option: str) -> None:
+    defaults, code, said = DEFAULTS[option]
+    (here / "task.yaml").write_text("net: {width: 5}\nsteps: 3\n")
+    (here / "program.py").write_text(f"{BEGIN}\nrun.cli.main(fit, cmd_defaults={defaults})\n")
+    words = [] if option == "yaml" else ["net=small"]
+    result = commands.run([sys.executable, "program.py", *words], cwd=here)
+    assert (result.code, said in result.out + result.err) == (code, True), result.err
+
+
+def test_a_script_can_leave_logs_alone(here: Path) -> None:
+    main = "run.cli.main(fit, cmd_defaults={'tail_logs': False, 'skip_confirmation': True})\n"
+    (here / "program.py").write_text(f"{BEGIN}\nif __name__ == '__main__': {main}")
+    program = [sys.executable, "program.py", "net=small", "run.executor=LocalExecutor"]
+    quiet = commands.run(program, cwd=here)
+    assert (quiet.code, "fitted" in quiet.out) == (0, False), quiet.err
+    told = commands.run([*program, "--tail-logs"], cwd=here)
+    assert (told.code, "fitted 4 1" in told.out) == (0, True), told.err
+
+
+def test_a_script_has_a_help_text_of_its_own(here: Path) -> None:
+    (here / "program.py").write_text(f"{BEGIN}\nrun.cli.main(fit, help='Fit it well.')\n")
+    result = commands.run([sys.executable, "program.py", "--help"], cwd=here)
+    assert result.lines[:3] == [
+        "Usage: python program.py [OPTIONS] [KEY=VALUE ...]",
+        "",
+        "  Fit it well.",
+    ]
+
+
+def test_help_shows_what_a_command_starts_from(here: Path) -> None:
+    result = commands.script("defaults.py", "--help", cwd=here)
+    assert result.code == 0, result.err
+    shown = result.out.partition("Arguments:\n")[2]
+    assert "  net: Net = Net()\n" in shown
+    assert "    net.width: int = 3\n    net.depth: int = 2\n  steps: int = 5\n" in shown
+    (here / "program.py").write_text(f"{BEGIN}\nrun.cli.main(fit, default_factory=lambda: 1 / 0)\n")
+    broken = commands.run([sys.executable, "program.py", "--help"], cwd=here)
+    assert (broken.code, "  steps: int = 1\n" in broken.out) == (0, True), broken.err
+
+
+FILES = {
+    "a misspelled name": ("stpes: 3", "stpes=3 in task.yaml: No parameter named 'stpes'"),
+    "a wrong value": ("steps: many", "steps=many in task.yaml: Failed to parse 'many' as int"),
+    "a wrong option": ("run: {nme: x}", "run.nme=x in task.yaml: There is no run.nme."),
+    "nothing to refer to": ("path: ${gone}", "task.yaml: Interpolation key 'gone' not found"),
+}
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_what_is_wrong_in_a_file_names_it(here: Path, what: str) -> None:
+    text, said = FILES[what]
+    (here / "task.yaml").write_text(f"{text}\n")
+    result = commands.script("fit.py", SMALL, "--yaml", "task.yaml", "--yes", cwd=here)
+    assert (result.code, said in result.err) == (2, True), result.err
+    if what != "a wrong option":
+        swept = commands.script("fit.py", SMALL, "--sweep-file", "task.yaml", "--yes", cwd=here)
+        assert (swept.code, said in swept.err) == (2, True), swept.err
 
 
 def greeting(word: str) -> str:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_run.cli._grammar import Call, Item, parse_call, parse_file, parse_list, split, unquote
+from nemo_run.cli._grammar import Call, Item, parse_call, parse_file, parse_list, split
+from nemo_run.cli._literals import unquote
 from nemo_run.cli.cli_parser import ArgumentParsingError, Operation, PythonicParser
 
 

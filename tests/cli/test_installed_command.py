@@ -88,9 +88,15 @@ def test_groups_and_commands_are_listed(lab: Path, nemorun: Command) -> None:
         (["experimnt"], "There is no command 'experimnt'. Did you mean 'experiment'?"),
         (["--lzay"], "There is no option --lzay. Did you mean '--lazy'?"),
         (["--lazy"], "--lazy needs a command: nemorun --lazy GROUP COMMAND KEY=VALUE"),
+        (["--lazy", "lab", "run.executor=LocalExecutor"], "--lazy needs a command: nemorun"),
+        (["--lazy", "foo", "run.executor=LocalExecutor"], "--lazy needs a command: nemorun"),
         (["--lazy", "experiment"], "'experiment' cannot be run with --lazy: it runs no task."),
         (["experiment", "lits"], "There is no command 'lits' here. Did you mean 'list'?"),
         (["completion", "tcsh"], "There is no completion for 'tcsh'. Known: bash, fish, zsh."),
+        (["completion", "bash", "zsh"], "'zsh' is one word too many."),
+        (["--version", "extra"], "'extra' is one word too many after --version."),
+        (["lab", "--zzz"], "There is no option --zzz."),
+        (["lab", "deep", "--yes"], "There is no option --yes."),
         (["plan", "nothing"], "'nothing' names neither a script nor a command."),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -101,6 +107,12 @@ def test_what_is_not_known_is_an_error(
     result = nemorun(*words)
     assert result.err.startswith(f"Error: {said}")
     assert result.code == 2
+
+
+def test_docs_are_help_too(lab: Path, nemorun: Command) -> None:
+    docs = nemorun("lab", "measure", "--docs")
+    assert (docs.code, "More about it." in docs.out) == (0, True), docs.err
+    assert docs.out == nemorun("lab", "measure", "--help", "--docs").out
 
 
 def test_help_calls_the_program_as_the_user_did(nemorun: Command) -> None:
@@ -115,7 +127,7 @@ def test_the_package_can_be_run_as_a_module(here: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("program", ["nemorun", "nemo"])
 def test_lazy_commands_run_where_their_code_is(lab: Path, nemorun: Command, program: str) -> None:
-    words = ("--lazy", "lab", "measure", "x=3", "name=b", "run.executor=LocalExecutor")
+    words = ("--lazy", "lab", "measure", "x=3", "name=b", "run.executor=LocalExecutor", "--yes")
     result = nemorun(*words, program=program)
     assert result.code == 0, result.err
     assert "measured 3 b" in result.out
@@ -127,7 +139,7 @@ def test_a_lazy_command_need_not_be_importable_here(
 ) -> None:
     monkeypatch.delenv("PYTHONPATH")
     there = f'run.executor.env_vars={{"PYTHONPATH": "{lab}"}}'
-    result = nemorun("--lazy", "lab", "measure", "x=3", "run.executor=LocalExecutor", there)
+    result = nemorun("--lazy", "lab", "measure", "x=3", "run.executor=LocalExecutor", there, "-y")
     assert result.code == 0, result.err
     assert "measured 3 a" in result.out
 
@@ -151,7 +163,7 @@ def test_a_lazy_command_is_exported_as_the_command_itself_reads_it(
 
 @pytest.mark.slow
 def test_scripts_can_be_lazy_too(fit: Command) -> None:
-    result = fit("--lazy", "net=small_net(width=3)", "steps=2", "run.executor=local")
+    result = fit("--lazy", "net=small_net(width=3)", "steps=2", "run.executor=local", "--yes")
     assert result.code == 0, result.err
     assert '"width": 3' in result.out
 

@@ -33,7 +33,8 @@ def test_many_processes_are_not_asked(fit: Command) -> None:
 
 
 def test_nothing_else_is_printed_at_the_start(fit: Command) -> None:
-    assert fit("net=small_net", "--yes").lines[0] == "Dry run for task fit:fit:"
+    assert fit("net=small_net", "--yes").lines[0] == "Task fit:fit:"
+    assert fit("net=small_net", "--dryrun").lines[0] == "Dry run for task fit:fit:"
 
 
 @pytest.mark.slow

@@ -114,6 +114,77 @@ def test_data_for_programs_is_as_it_was(nemorun: Command, home: dict[str, str]) 
     check("list-json", text.replace(home["NEMORUN_HOME"], "<home>"))
 
 
+LAUNCH = """
+import nemo_run as run
+
+def launch(rate):
+    executor = run.LocalExecutor(env_vars={"API_TOKEN": "hunter2", "PLAIN": "x"})
+    with run.Experiment("two", executor=executor) as experiment:
+        script = run.Script(inline=f"echo {rate}", env={"RATE": rate})
+        first = experiment.add(script, name="train")
+        experiment.add(run.Script(inline="exit 3"), name="eval", dependencies=[first])
+        experiment.run()
+
+launch("0.1")
+launch("0.2")
+"""
+
+# What is different each time, and on each machine.
+CHANGING = {
+    r"_\d{19}": "_<time>",
+    r"-nr-[0-9a-f]{20}": "-nr-<hash>",
+    r"\d{4}-\d\d-\d\d \d\d:\d\d": "<time>",
+    r"\d+\.\d s\b": "<took>",
+    r"By: .*": "By: <somebody>",
+    r"\d+\.\d GB": "<some> GB",
+    r"0\.12\.0, Python [\d.]+": "<version>",
+    r"'PYTHONPATH': '[^']*'": "'PYTHONPATH': '<scripts>'",
+    r" +ok +extra .*\n": "",
+    r" +\n": "\n",
+}
+
+
+def stable(text: str, here: Path) -> str:
+    """Return what a command printed without what is different each time."""
+    homes = {os.environ["NEMORUN_HOME"]: "<home>", str(here): "<here>"}
+    for place, name in {
+        **homes,
+        str(commands.SCRIPTS): "<scripts>",
+        sys.executable: "python",
+    }.items():
+        text = text.replace(place, name)
+    for pattern, name in CHANGING.items():
+        text = re.sub(pattern, name, text)
+    return text
+
+
+@pytest.mark.slow
+def test_what_is_known_of_experiments(nemorun: Command, here: Path) -> None:
+    (here / "launch.py").write_text(LAUNCH)
+    assert commands.run([sys.executable, "launch.py"], cwd=here).code == 0
+    check("status", stable(nemorun("experiment", "status", "two").out, here))
+    check("show", stable(nemorun("experiment", "show", "two").out, here))
+    newest, oldest = nemorun("experiment", "list", "--ids").lines
+    check("diff", stable(nemorun("experiment", "diff", oldest, newest).out, here))
+
+
+@pytest.mark.slow
+def test_what_would_be_submitted(nemorun: Command, here: Path) -> None:
+    words = ("plan", str(commands.SCRIPTS / "fit.py"), "net=small_net", "run.executor=local")
+    check("plan", stable(nemorun(*words).out, here))
+
+
+@pytest.mark.slow
+def test_what_the_doctor_says(nemorun: Command, here: Path) -> None:
+    check("doctor", stable(nemorun("doctor", "LocalExecutor", "SlurmExecutor").out, here))
+
+
+@pytest.mark.usefixtures("installed_facts")
+def test_the_help_of_a_group(nemorun: Command) -> None:
+    check("group-help", nemorun("facts").out)
+    check("group-help-narrow", nemorun("facts", "--help", env={"COLUMNS": "40"}).out)
+
+
 def on_a_terminal(argv: list[str], env: Mapping[str, str]) -> str:
     """Return what a command shows on a terminal, colours and all."""
     main, side = pty.openpty()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli import commands
 from tests.cli.commands import Result
 from tests.cli.conftest import Several
 
@@ -194,3 +197,59 @@ def test_a_detached_sweep_is_watched_cancelled_and_retried(fit: Command, nemorun
     assert nemorun("experiment", "wait", "away").out.endswith(": 4 jobs: 4 SUCCEEDED\n")
     ended = nemorun("experiment", "cancel", "away", "--all", "--json")
     assert set(ended.json().values()) == {"SUCCEEDED"}, "what has ended stays as it is"
+
+
+@pytest.mark.slow
+def test_a_sweep_that_runs_is_cancelled_by_a_command(nemorun: Command, here: Path) -> None:
+    (here / "rest.py").write_text(
+        "import time\n"
+        "import nemo_run as run\n"
+        "def rest(x: int): print('resting', flush=True); time.sleep(600)\n"
+        "if __name__ == '__main__': run.cli.main(rest)\n"
+    )
+    words = ("x=1..3", "--sweep", "--detach", "--yes", "run.executor=LocalExecutor")
+    assert commands.run([sys.executable, "rest.py", *words], cwd=here).code == 0
+    deadline = time.monotonic() + 60
+    while "resting" not in nemorun("experiment", "logs", "rest", "0").out:
+        assert time.monotonic() < deadline
+    one = nemorun("experiment", "cancel", "rest", "--no-all")
+    assert (one.code, one.lines[0]) == (0, "x=1: CANCELLED")
+    assert "Others go on as they are: 2 jobs" in one.lines[1]
+    ended = nemorun("experiment", "cancel", "rest", "--all", "--json")
+    assert (ended.code, set(ended.json().values())) == (0, {"CANCELLED"})
+    (listed,) = nemorun("experiment", "list", "--json").json()
+    assert listed["states"] == {"CANCELLED": 3}
+
+
+# Ends as if killed by somebody, as soon as one of its jobs was started.
+CUT_SHORT = """
+import os, signal, threading, time
+from pathlib import Path
+import nemo_run as run
+
+def work(x: int): print('x is', x)
+
+def die():
+    while not list(Path(os.environ['NEMORUN_HOME']).rglob('_STATE/*.json')): time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == '__main__':
+    threading.Thread(target=die, daemon=True).start()
+    run.cli.main(work)
+"""
+
+
+@pytest.mark.slow
+def test_what_a_killed_launcher_left_of_a_sweep_is_started_by_resume(
+    nemorun: Command, here: Path
+) -> None:
+    (here / "cut.py").write_text(CUT_SHORT)
+    words = ("x=1..12", "--sweep", "--yes", "--name", "cut", "run.executor=LocalExecutor")
+    killed = commands.run([sys.executable, "cut.py", *words], cwd=here)
+    assert killed.code == -9, killed.err
+    states = nemorun("experiment", "status", "cut", "--json").json()["jobs"]
+    assert "UNSUBMITTED" in {state["status"] for state in states.values()}
+    resumed = nemorun("experiment", "resume", "cut")
+    assert (resumed.code, resumed.lines[-1].endswith(": 12 jobs: 12 SUCCEEDED")) == (0, True)
+    logs = nemorun("experiment", "logs", "cut", "--grep", "x is").lines
+    assert len(logs) == 12, "each ran once"

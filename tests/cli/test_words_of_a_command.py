@@ -119,6 +119,31 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "an option without its value": (["--name"], "expected one argument"),
     "a word without a key": (["small_net"], "'small_net' is not of the form key=value"),
     "an empty value": (["path="], "no value after 'path='"),
+    "several values without a sweep": (
+        ["net=small_net", "steps=1,2"],
+        "steps=1,2: Failed to parse '1,2' as int: Invalid integer literal. Say --sweep to run",
+    ),
+    "a range without a sweep": (["net=small_net", "steps=1..3"], "Say --sweep to run once for"),
+    "a list for one": (
+        ["net=[small_net]"],
+        "net=[small_net]: Failed to parse '[small_net]' as Net: It is a list",
+    ),
+    "a factory of something else": (
+        ["--factory", "fit.Net", "--yes"],
+        "fit.Net makes a config of Net, and fit is to be run.",
+    ),
+    "no executor": (["run.executor="], "Error: run.executor=: Invalid argument format"),
+    "no name": (["run.name="], "no value after 'run.name='. Write run.name='\"\"'"),
+    "an option of the wrong type": (["run.detach=maybe"], "Error: run.detach=maybe: Failed"),
+    "an option of no name": (["run.=3"], "Error: run.=3: 'run.' is not a path"),
+    "a detached task of this process": (
+        ["net=small_net", "--detach", "--yes"],
+        "--detach needs an executor",
+    ),
+    "a detached task that runs here": (
+        ["net=small_net", "run.executor=local", "--direct", "--detach", "--yes"],
+        "--detach and --direct exclude each other",
+    ),
     "a value of the wrong type": (["steps=many"], "Failed to parse 'many' as int"),
     "an operator without a value": (["net+=1"], "neither a value nor a default"),
     "an operator that does not fit": (["steps+=['a']"], "steps+=['a']"),

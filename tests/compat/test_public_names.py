@@ -188,6 +188,8 @@ OTHERS: dict[str, tuple[str, ...]] = {
     "nemo_run.run.utils": ("TeeStdoutStderr",),
     "nemo_run.devspace": ("DevSpace",),
     "nemo_run.devspace.editor": ("launch_editor",),
+    "nemo_run.run.ray.cluster": ("RayCluster",),
+    "nemo_run.run.ray.job": ("RayJob",),
     "nemo_run.help": ("help", "help_for_callable", "help_for_type", "class_to_str"),
     "nemo_run.exceptions": ("SetValueError", "UnknownStatusError", "PersistentSacctFailure"),
 }

@@ -9,11 +9,13 @@ from __future__ import annotations
 import pytest
 
 _DEVSPACE = "the devspaces"
+_RAY = "Ray clusters and jobs"
 
 TO_COME: dict[str, str] = {
     "nemo_run.DevSpace": _DEVSPACE,
     "nemo_run.devspace": _DEVSPACE,
     "nemo_run.cli.devspace": _DEVSPACE,
+    "nemo_run.run.ray": _RAY,
 }
 """Dotted name → the piece that brings it."""
 

@@ -62,6 +62,8 @@ def _run(words: list[str], program: str, tracebacks: _exit_codes.Tracebacks) -> 
         if flag == "--version":
             from nemo_run.package_info import __version__
 
+            if words:
+                raise ConfigError(f"{words[0]!r} is one word too many after --version.")
             print(__version__)
             return _exit_codes.DONE
         if flag in ("--verbose", "-v"):
@@ -73,7 +75,7 @@ def _run(words: list[str], program: str, tracebacks: _exit_codes.Tracebacks) -> 
             raise ConfigError(f"There is no option {flag}. {did_you_mean(flag, flags)}")
     if not words:
         if lazily:
-            raise ConfigError(f"--lazy needs a command: {program} --lazy GROUP COMMAND KEY=VALUE")
+            raise _no_lazy_command(program)
         _print_help(program)
         return _exit_codes.DONE
     builtin = {**COMMANDS, **_HIDDEN}.get(words[0])
@@ -93,13 +95,20 @@ def _run_lazily(words: list[str], program: str) -> int:
     from nemo_run.cli._options import parse_run_options
 
     count = next((i for i, w in enumerate(words) if w.startswith("-") or "=" in w), len(words))
+    if count < 2:
+        raise _no_lazy_command(program)
     options, rest = parse_run_options(words[count:])
     run_lazily(" ".join((PROGRAM, *words[:count])), rest, options)
     return _exit_codes.DONE
 
 
+def _no_lazy_command(program: str) -> ConfigError:
+    return ConfigError(f"--lazy needs a command: {program} --lazy GROUP COMMAND KEY=VALUE")
+
+
 def _run_entrypoint(words: list[str], program: str, tracebacks: _exit_codes.Tracebacks) -> int:
     from nemo_run.cli._commands import execute
+    from nemo_run.cli._options import check_no_flags, wants_help
 
     found, path, rest = find(words)
     if isinstance(found, dict):
@@ -107,6 +116,8 @@ def _run_entrypoint(words: list[str], program: str, tracebacks: _exit_codes.Trac
             known = [*command_names(found), *([] if path else COMMANDS)]
             what = f"{' '.join(path)} has no command" if path else "There is no command"
             raise ConfigError(f"{what} {rest[0]!r}. {did_you_mean(rest[0], known)}")
+        if not wants_help(rest):
+            check_no_flags(rest, [])
         _print_group(found, " ".join((program, *path)))
         return _exit_codes.DONE
     verbose = ["--verbose"] if tracebacks.verbose and found.enable_executor else []

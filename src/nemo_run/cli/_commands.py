@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nemo_run.cli import _exit_codes
-from nemo_run.cli._application import program_name
 from nemo_run.cli._entrypoints import Entrypoint
-from nemo_run.cli._options import parse_run_options, wants_help
+from nemo_run.cli._options import parse_run_options, wants_docs, wants_help
 from nemo_run.cli._screen import Screen
+from nemo_run.cli._standard_output import output_may_be_lost
 from nemo_run.exceptions import ConfigError
 
 
@@ -29,14 +29,15 @@ def execute(
         if wants_help(words):
             from nemo_run.cli._entrypoint_help import print_help
 
-            docs = any(word in ("--docs", "-d") for word in words)
-            print_help(entrypoint, program, Screen(), docs=docs)
+            print_help(entrypoint, program, Screen(), docs=wants_docs(words))
         elif entrypoint.enable_executor:
             options, rest = parse_run_options(words, defaults)
             show.configure(options)
-            _run(entrypoint, options, rest, program)
+            with output_may_be_lost():
+                _run(entrypoint, options, rest, program)
         else:
-            _call(entrypoint, words)
+            with output_may_be_lost():
+                _call(entrypoint, words)
 
     return _exit_codes.exit_code_of(command, tracebacks=show)
 
@@ -64,6 +65,7 @@ def _run(
 ) -> None:
     from nemo_run.cli._run_context import RunContext
 
+    options["skip_confirmation"] = options["skip_confirmation"] or entrypoint.skip_confirmation
     if options["verbose"]:
         from nemo_run.core.frontend.console.api import configure_logging
 
@@ -88,7 +90,6 @@ def _run(
     is_sweep = bool(options["sweep"] or options["sweep_file"])
     if chosen["tail_logs"] is None:
         chosen["tail_logs"] = entrypoint.type == "task" and not is_sweep
-    chosen["skip_confirmation"] = chosen["skip_confirmation"] or entrypoint.skip_confirmation
     context = kind(**chosen)
     context._entrypoint = entrypoint
     context.executor = entrypoint.default_executor
@@ -111,6 +112,8 @@ def _about_context(word: str, fn: Callable[..., Any]) -> str:
 
 def _lazy_target(program: str) -> str:
     """Return how a job can name the command: as one of ours, or by the script that it is."""
+    from nemo_run.cli._application import program_name
+
     if program_name(program.partition(" ")[0]) == program.partition(" ")[0]:
         return program
     script = getattr(sys.modules["__main__"], "__file__", None)

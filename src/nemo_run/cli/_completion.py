@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nemo_run.cli import _application, _experiments
+from nemo_run.cli._options import wants_help
 from nemo_run.cli._screen import Screen
 from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.exceptions import ConfigError, NemoRunError
@@ -68,13 +69,15 @@ def main(words: Sequence[str], program: str) -> int:
     if program.endswith("__complete"):
         _answer(words)
         return 0
-    if not words or words[0] in ("--help", "-h"):
+    if not words or wants_help(words):
         Screen().print(_HELP.format(program=program))
         return 0
     if words[0] not in SCRIPTS:
         raise ConfigError(
             f"There is no completion for {words[0]!r}. {did_you_mean(words[0], SCRIPTS)}"
         )
+    if len(words) > 1:
+        raise ConfigError(f"{words[1]!r} is one word too many. See {program} --help.")
     print(SCRIPTS[words[0]], end="")
     return 0
 

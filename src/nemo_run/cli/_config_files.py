@@ -173,6 +173,15 @@ def plain(config: Any) -> Any:
         return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
 
 
+def read_plain(path: Path) -> Any:
+    """Return the data in a file with its interpolations resolved; see `read` and `plain`."""
+    data = read(path)
+    try:
+        return plain(as_config(data))
+    except ConfigError as err:
+        raise ConfigError(f"Error loading config file {path}: {err}") from err
+
+
 @contextmanager
 def readable_errors() -> Iterator[None]:
     """Turn OmegaConf's errors, which go on for several lines, into ours."""

@@ -299,13 +299,16 @@ def target_of(data: Mapping[Any, Any]) -> tuple[type[Any], str]:
     return (Partial if kind == "Partial" else Config), named
 
 
-def overrides_from(data: Mapping[Any, Any], *, is_whole: bool = False) -> list[Override]:
+def overrides_from(
+    data: Mapping[Any, Any], *, is_whole: bool = False, file: str = ""
+) -> list[Override]:
     """Return the changes that a mapping describes: one a key, which may end in an operator.
 
-    ``is_whole`` where the mapping has a ``_target_``, and so says all there is to it.
+    ``is_whole`` where the mapping has a ``_target_``, and so says all there is to it; ``file`` is
+    named in errors.
     """
     return [
-        Override(*split_operator(str(key)), value, is_text=False, is_whole=is_whole)
+        Override(*split_operator(str(key)), value, is_text=False, is_whole=is_whole, file=file)
         for key, value in data.items()
     ]
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from nemo_run._fiddle import fdl
 from nemo_run.cli import _plugins
 from nemo_run.cli._entrypoints import Entrypoint
-from nemo_run.cli._factories import names_for
+from nemo_run.cli._factories import DEFAULT_NAME, names_for
 from nemo_run.cli._hints import UNANNOTATED, hint_for, parameters, type_name
 from nemo_run.cli._options import Option, options_of
 from nemo_run.cli._registry import factories
@@ -35,8 +36,14 @@ class Argument:
     depth: int
 
 
-def arguments_of(fn: Callable[..., Any], prefix: str = "", depth: int = 0) -> Iterator[Argument]:
-    """Yield the parameters of a function, each followed by those of the class it is of."""
+def arguments_of(
+    fn: Callable[..., Any], prefix: str = "", depth: int = 0, start: Any = None
+) -> Iterator[Argument]:
+    """Yield the parameters of a function, each followed by those of the class it is of.
+
+    What the config ``start`` sets is the default in place of the function's own.
+    """
+    given = getattr(start, "__arguments__", {})
     for name, parameter in parameters(fn).items():
         if parameter.kind is parameter.VAR_POSITIONAL or (not prefix and name == "ctx"):
             continue
@@ -47,14 +54,15 @@ def arguments_of(fn: Callable[..., Any], prefix: str = "", depth: int = 0) -> It
         yield Argument(
             path=f"{prefix}{name}",
             type="" if hint is UNANNOTATED else type_name(hint),
-            default=_default(fn, parameter),
+            default=_shown(given[name]) if name in given else _default(fn, parameter),
             factories=tuple(dict.fromkeys(names_for(fn, name, hint))),
             depth=depth,
         )
         inner = None if hint is UNANNOTATED else empty_config(hint)
+        inner = given[name] if isinstance(given.get(name), fdl.Config) else inner
         target = getattr(inner, "__fn_or_cls__", None)
         if target not in (None, dict) and depth + 1 < _MAX_DEPTH and target is not fn:
-            yield from arguments_of(target, f"{prefix}{name}.", depth + 1)
+            yield from arguments_of(target, f"{prefix}{name}.", depth + 1, inner)
 
 
 def _default(fn: Callable[..., Any], parameter: inspect.Parameter) -> str | None:
@@ -66,9 +74,15 @@ def _default(fn: Callable[..., Any], parameter: inspect.Parameter) -> str | None
                 return "[]" if made is list else "{}" if made is dict else f"{_name(made)}()"
     if parameter.default is parameter.empty:
         return None
+    return _shown(parameter.default)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, fdl.Buildable):
+        return f"{_name(value.__fn_or_cls__)}()"  # what is in it follows
     shown = reprlib.Repr()
     shown.maxother = shown.maxstring = 40
-    return shown.repr(parameter.default)
+    return shown.repr(value)
 
 
 def _name(target: Any) -> str:
@@ -79,14 +93,15 @@ def print_help(entrypoint: Entrypoint, program: str, screen: Screen, *, docs: bo
     """Print how a command is used; with ``docs`` also what factories say about themselves."""
     _plugins.load()
     help = _Help(screen)
-    takes = "[KEY=VALUE ...]" if list(arguments_of(entrypoint.fn)) else ""
+    arguments = list(arguments_of(entrypoint.fn, start=_start(entrypoint)))
+    takes = "[KEY=VALUE ...]" if arguments else ""
     options = "[OPTIONS] " if entrypoint.enable_executor else ""
     screen.usage(f"Usage: {program} {options}{takes}".rstrip())
     described = entrypoint.help_str.partition("\n\n")[2]
     if described:
         help.line()
         help.paragraph(described if docs else described.partition("\n\n")[0])
-    help.arguments(list(arguments_of(entrypoint.fn)))
+    help.arguments(arguments)
     help.factories("Starting points, --factory NAME", named_for(entrypoint.fn), docs)
     if entrypoint.enable_executor:
         help.factories(
@@ -96,7 +111,16 @@ def print_help(entrypoint: Entrypoint, program: str, screen: Screen, *, docs: bo
             "Plugins, run.plugins=NAME", factories_for("run.plugin", "ExperimentPlugin"), docs
         )
         help.options(options_of(entrypoint.type))
-    help.example(entrypoint, program)
+    help.example(entrypoint, program, arguments)
+
+
+def _start(entrypoint: Entrypoint) -> Any:
+    """Return what the command starts from; None where that is nothing, or cannot be made here."""
+    usual = entrypoint.default_factory or named_for(entrypoint.fn).get(DEFAULT_NAME)
+    try:
+        return usual() if usual is not None else None
+    except Exception:  # noqa: BLE001 - the user's own; running the command will tell
+        return None
 
 
 class _Help:
@@ -162,15 +186,13 @@ class _Help:
         for line in two_columns(left, right, self._width, column=34):
             self.line(line)
 
-    def example(self, entrypoint: Entrypoint, program: str) -> None:
+    def example(self, entrypoint: Entrypoint, program: str, arguments: list[Argument]) -> None:
         words = [program]
-        for argument in arguments_of(entrypoint.fn):
+        for argument in arguments:
             if argument.depth == 0 and argument.default is None:
                 value = argument.factories[0] if argument.factories else "…"
                 words.append(f"{argument.path}={value}")
-        optional = [
-            a for a in arguments_of(entrypoint.fn) if a.depth == 0 and a.default is not None
-        ]
+        optional = [a for a in arguments if a.depth == 0 and a.default is not None]
         if optional and " " not in (optional[0].default or " "):
             words.append(f"{optional[0].path}={optional[0].default}")
         if entrypoint.enable_executor:

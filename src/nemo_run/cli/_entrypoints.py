@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, overloa
 
 from nemo_run.cli import _plugins
 from nemo_run.cli._factories import factory
-from nemo_run.cli._overrides import parse_cli_args
 from nemo_run.cli._registry import entrypoints
 from nemo_run.config import Partial
 from nemo_run.exceptions import ConfigError
@@ -85,6 +84,8 @@ class Entrypoint:
 
         ``default_args`` are set before the words are applied.
         """
+        from nemo_run.cli._overrides import parse_cli_args
+
         start: Partial[Any] = Partial(self.fn, **{**self.configured, **default_args})
         return cast("Partial[Any]", parse_cli_args(start, args))
 

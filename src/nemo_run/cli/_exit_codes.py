@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from nemo_run.cli._standard_output import ReaderGoneError, guarded_output
 from nemo_run.exceptions import ConfigError, NemoRunError
 
 DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
@@ -36,7 +36,7 @@ class Tracebacks:
 
     def print(self, err: BaseException) -> None:
         """Print an error with the way to it, from where the user's own code begins."""
-        start = err.__traceback__ if self.verbose else _from_user(err.__traceback__)
+        start = err.__traceback__ if self.verbose else _from_user(err)
         if self._rich is None:
             import traceback
 
@@ -49,26 +49,25 @@ class Tracebacks:
         Console(stderr=True, emoji=False).print(drawn)
 
 
-def _from_user(start: TracebackType | None) -> TracebackType | None:
+def _from_user(err: BaseException) -> TracebackType | None:
     """Return a traceback from after our machinery on; all of it where there is nothing else."""
-    step = start
+    step = err.__traceback__
     while step is not None:
         file = step.tb_frame.f_code.co_filename
         if not any(part in file for part in _MACHINERY):
             return step
         step = step.tb_next
-    return start
+    # What cannot even be compiled has no frames of its own; the error says where it is.
+    return None if isinstance(err, SyntaxError) else err.__traceback__
 
 
 def exit_code_of(command: Callable[[], int | None], *, tracebacks: Tracebacks | None = None) -> int:
     """Run a command and return how to exit, having said on stderr what went wrong."""
     tracebacks = tracebacks or Tracebacks()
     try:
-        code = command() or DONE
-        # Whoever reads us may have gone away; better to find out now than while exiting.
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with guarded_output():
+            code = command() or DONE
+    except ReaderGoneError:
         return DONE
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)

@@ -58,4 +58,9 @@ def export(task: Any, destination: str, format: Format, *, leave_out: Collection
         write[format](wanted, path)
     except OSError as err:
         raise ConfigError(f"{path} cannot be written: {err.strerror}.") from err
+    except UnicodeEncodeError as err:
+        what = err.object[err.start : err.end]
+        raise ConfigError(
+            f"{path} cannot be written: {what!r} in the task is no text. Use Unicode."
+        ) from err
     print(f"Wrote {path}", file=sys.stderr)

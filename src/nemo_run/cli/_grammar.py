@@ -58,6 +58,7 @@ class Override:
         is_text: ``value`` is as typed on a command line. Otherwise it comes from a file or from
             Python: a string is a string, unless what it is for says something else.
         is_whole: a mapping says everything, and what else a dict there holds is dropped.
+        file: which file it comes from; empty where it comes from elsewhere.
     """
 
     key: str
@@ -65,9 +66,11 @@ class Override:
     value: Any
     is_text: bool = True
     is_whole: bool = False
+    file: str = ""
 
     def __str__(self) -> str:
-        return f"{self.key}{self.operation.value}{self.value}"
+        where = f" in {self.file}" if self.file else ""
+        return f"{self.key}{self.operation.value}{self.value}{where}"
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -208,13 +211,3 @@ def parse_file(text: str) -> FileValue | None:
     """Take ``@path/file.yaml`` or ``@file.toml:section`` apart; None for anything else."""
     match = _FILE.fullmatch(text.strip())
     return FileValue(match["path"], match["section"]) if match else None
-
-
-def unquote(text: str, quotes: str = "\"'") -> str:
-    """Remove one pair of quotes that encloses the whole text, and what keeps others inside it."""
-    if len(text) >= 2 and text[0] == text[-1] and text[0] in quotes:
-        quote, inside = text[0], text[1:-1]
-        escaped = "\\" + quote
-        if quote not in inside.replace(escaped, "") and not inside.endswith("\\"):
-            return inside.replace(escaped, quote)
-    return text

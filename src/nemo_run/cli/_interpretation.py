@@ -178,6 +178,8 @@ def _as_list(text: str, slot: Slot) -> _Found | None:
     else:
         return None
     element = _element(slot)
+    if element is slot and not (accepts_any_text(slot.hint) or _is_anything(slot.hint)):
+        raise ParseError(text, slot.hint, "It is a list")
     if not accepts_any_text(slot.hint) and element.hint not in (Any, object):
         return _Found([interpret(part, element) for part in parts])
     made = [_as_buildable(part, element) or _as_call(part, element) for part in parts]
@@ -224,10 +226,13 @@ def _in_script(call: Call, slot: Slot) -> _Found | None:
 
 def _is_just_a_word(value: Any, call: Call, slot: Slot) -> bool:
     """Tell a word that happens to name a function where anything goes; it is not called."""
-    anything = any(member in (Any, object) for member in members(slot.hint))
     in_script = "." not in call.name
     is_call = call.arguments is not None or is_factory(value)
-    return anything and not is_call and (in_script or callable(value))
+    return _is_anything(slot.hint) and not is_call and (in_script or callable(value))
+
+
+def _is_anything(hint: Any) -> bool:
+    return any(member in (Any, object) for member in members(hint))
 
 
 def _in_hint(name: str, hint: Any) -> _Found | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_run.cli._config_files import Format
+from nemo_run.cli._confirmation import confirmed
 from nemo_run.cli._options import InvalidOptionError
 
 
@@ -28,6 +29,7 @@ def run_lazily(
 
     Raises:
         InvalidOptionError: an option needs the code here, or there is no executor.
+        MissingRequiredOptionError: there is nobody to ask whether to go on.
     """
     from nemo_run.cli._exports import export_all
     from nemo_run.cli._run_context import RunContext
@@ -42,6 +44,7 @@ def run_lazily(
     context = RunContext(
         name=options["name"] or _name(target),
         detach=options["detach"],
+        skip_confirmation=options["skip_confirmation"],
         tail_logs=options["tail_logs"] is not False,
         yaml=options["yaml"],
     )
@@ -57,7 +60,8 @@ def run_lazily(
         return
     if context.executor is None:
         raise InvalidOptionError("--lazy needs an executor. Name one with run.executor=NAME.")
-    context.run_task(task)
+    if confirmed(context.name, skip=context.skip_confirmation):
+        context.run_task(task)
 
 
 def _name(target: str) -> str:

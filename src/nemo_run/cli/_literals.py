@@ -33,3 +33,13 @@ def read_or_text(text: str) -> Any:
         return read(text)
     except NotALiteralError:
         return text
+
+
+def unquote(text: str, quotes: str = "\"'") -> str:
+    """Remove one pair of quotes that encloses the whole text, and what keeps others inside it."""
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in quotes:
+        quote, inside = text[0], text[1:-1]
+        escaped = "\\" + quote
+        if quote not in inside.replace(escaped, "") and not inside.endswith("\\"):
+            return inside.replace(escaped, quote)
+    return text

@@ -167,4 +167,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def wants_help(words: Sequence[str]) -> bool:
-    return any(word in ("--help", "-h") for word in _before_separator(words))
+    return wants_docs(words) or any(word in ("--help", "-h") for word in _before_separator(words))
+
+
+def wants_docs(words: Sequence[str]) -> bool:
+    """Tell whether a help text with docstrings is asked for, with ``--help`` or without."""
+    return any(word in ("--docs", "-d") for word in _before_separator(words))

@@ -10,6 +10,7 @@ from pathlib import Path
 from nemo_run.cli import _application
 from nemo_run.cli._options import wants_help
 from nemo_run.cli._screen import Screen
+from nemo_run.cli._standard_output import output_may_be_lost
 from nemo_run.exceptions import ConfigError
 
 
@@ -20,7 +21,7 @@ def main(words: Sequence[str], program: str) -> int:
         return 0
     from nemo_run.run._planning import planning
 
-    with planning():
+    with planning(), output_may_be_lost():
         if words[0].endswith(".py"):
             return _plan_script(Path(words[0]), words[1:])
         return _plan_command(words, program)

@@ -9,7 +9,8 @@ from typing import Any
 
 from nemo_run.cli._config_files import as_config, plain, readable_errors
 from nemo_run.cli._errors import ArgumentValueError
-from nemo_run.cli._grammar import Operation, Override, unquote
+from nemo_run.cli._grammar import Operation, Override
+from nemo_run.cli._literals import unquote
 from nemo_run.exceptions import ConfigError
 
 _MANDATORY = "???"

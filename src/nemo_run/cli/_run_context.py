@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nemo_run.cli._confirmation import confirmed
 from nemo_run.cli._edit import overrides_from
-from nemo_run.cli._errors import ArgumentValueError
+from nemo_run.cli._errors import ArgumentValueError, CLIException, ParseError
 from nemo_run.cli._exports import export_all
 from nemo_run.cli._grammar import Override, parse_override
 from nemo_run.cli._hints import parameters
-from nemo_run.cli._options import RunContextError
+from nemo_run.cli._options import InvalidOptionError, RunContextError
 from nemo_run.cli._overrides import apply_overrides
 from nemo_run.cli._placement import place
 from nemo_run.cli._starting import TaskFile, check_complete, read_task_file, start
@@ -112,6 +112,8 @@ class RunContext(ConfigurableMixin):
         if self.load:
             raise RunContextError("--load is not implemented. Use --yaml with an exported file.")
         words = self.parse_args(args)
+        if self.detach and self.direct:
+            raise InvalidOptionError("--detach and --direct exclude each other.")
         if entrypoint_type == "task":
             return self._execute_task(fn, words)
         if entrypoint_type == "experiment":
@@ -119,16 +121,24 @@ class RunContext(ConfigurableMixin):
         raise RunContextError(f"type is 'task' or 'experiment', not {entrypoint_type!r}.")
 
     def _execute_task(self, fn: Callable[..., Any], words: Sequence[str]) -> Any:
-        from nemo_run.api import dryrun_fn
-
-        task = self.parse_fn(fn, words)
+        try:
+            task = self.parse_fn(fn, words)
+        except ParseError as err:
+            if _lists_values(err.value):
+                err.message += ". Say --sweep to run once for each of several values"
+            raise
         if self._exported(task):
             return None
         if self.repl:
             from nemo_run.cli._shell_session import open_shell
 
             return open_shell(task, functools.partial(self.run_task, task))
-        dryrun_fn(task, executor=self.executor)
+        if self.detach and self.executor is None:
+            raise InvalidOptionError(
+                "--detach needs an executor: a task in this process ends with it. "
+                "Name one with run.executor=NAME."
+            )
+        self._show(task)
         check_complete(task)
         if self.dryrun:
             self._show_request(task)
@@ -161,15 +171,19 @@ class RunContext(ConfigurableMixin):
                 dryrun=True,
             )
 
+    def _show(self, task: Partial[Any]) -> None:
+        from nemo_run.api import show_task
+
+        show_task(task, self.executor, heading="Dry run for task" if self.dryrun else "Task")
+
     def _execute_experiment(self, fn: Callable[..., Any], words: Sequence[str]) -> Any:
         from nemo_run._fiddle import fdl
-        from nemo_run.api import dryrun_fn
 
         arguments = {"ctx": self} if "ctx" in parameters(fn) else {}
         task = self.parse_fn(fn, words, **arguments)
         if self._exported(task):
             return None
-        dryrun_fn(task, executor=self.executor)
+        self._show(task)
         check_complete(task)
         if self.dryrun and not arguments:
             # Nobody could tell the function not to launch anything.
@@ -224,11 +238,11 @@ class RunContext(ConfigurableMixin):
 
         ``executor`` and ``plugins`` are what is started from, and are objects afterwards.
         """
-        changes = overrides_from(self._file.run)
+        changes = overrides_from(self._file.run, file=self._file.name)
         others = []
         for word in args:
             if word.lstrip().startswith(PREFIX):
-                changes.append(parse_override(word.lstrip()[len(PREFIX) :]))
+                changes.append(parse_run_word(word))
             else:
                 others.append(word)
         placed = [change for change in changes if _head(change) in _PLACED]
@@ -246,7 +260,11 @@ class RunContext(ConfigurableMixin):
                 raise ArgumentValueError(
                     f"There is no {name}. {did_you_mean(name, known)}", f"{PREFIX}{change}"
                 )
-        apply_overrides(config, changes)
+        try:
+            apply_overrides(config, changes)
+        except CLIException as err:
+            err.arg = f"{PREFIX}{err.arg}"  # as it was written
+            raise
         for name in {_head(change) for change in changes}:
             setattr(self, name, getattr(config, name))
 
@@ -275,6 +293,26 @@ class RunContext(ConfigurableMixin):
     @functools.cached_property
     def _file(self) -> TaskFile:
         return read_task_file(self.yaml) if self.yaml else TaskFile()
+
+
+def parse_run_word(word: str) -> Override:
+    """Return the change to a run context that a word beginning with ``run.`` describes.
+
+    Raises:
+        ArgumentParsingError: the word is not of the form run.key=value.
+    """
+    override = parse_override(word)
+    return dataclasses.replace(override, key=override.key.removeprefix(PREFIX))
+
+
+def _lists_values(text: str) -> bool:
+    """Tell whether a sweep would take several values from a text."""
+    from nemo_run.cli._sweeps import values_of
+
+    try:
+        return len(values_of(text)) > 1
+    except CLIException:
+        return False
 
 
 def _head(change: Override) -> str:

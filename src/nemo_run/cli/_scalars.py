@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from nemo_run.cli import _literals
 from nemo_run.cli._errors import LiteralParseError, ParseError
-from nemo_run.cli._grammar import unquote
+from nemo_run.cli._literals import unquote
 from nemo_run.cli._suggestions import did_you_mean
 
 NONE_WORDS = frozenset({"none", "null"})

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from nemo_run._fiddle import fdl
 from nemo_run.cli import _plugins
-from nemo_run.cli._config_files import as_config, load_config_from_path, plain, read
+from nemo_run.cli._config_files import load_config_from_path, plain, read_plain
 from nemo_run.cli._edit import overrides_from
 from nemo_run.cli._errors import ArgumentParsingError
 from nemo_run.cli._factories import DEFAULT_NAME
@@ -38,11 +38,12 @@ class TaskFile:
     factory: str | None = None
     run: Mapping[str, Any] = field(default_factory=dict)
     is_whole: bool = False
+    name: str = ""
 
     @property
     def overrides(self) -> list[Override]:
         """The changes to a task that it describes."""
-        return overrides_from(self.arguments, is_whole=self.is_whole)
+        return overrides_from(self.arguments, is_whole=self.is_whole, file=self.name)
 
     @classmethod
     def from_data(cls, data: Any, name: str) -> TaskFile:
@@ -56,7 +57,7 @@ class TaskFile:
             arguments["run"], run = run, {}
         factory = arguments.pop("_factory_", None) or run.get("factory")
         run = {k: v for k, v in run.items() if k != "factory"}
-        return cls(arguments, factory, run, is_whole="_target_" in data)
+        return cls(arguments, factory, run, is_whole="_target_" in data, name=name)
 
 
 def read_task_file(path: str) -> TaskFile:
@@ -67,7 +68,7 @@ def read_task_file(path: str) -> TaskFile:
     """
     if parse_file(path) is not None:
         return TaskFile.from_data(plain(load_config_from_path(path)), path)
-    return TaskFile.from_data(plain(as_config(read(Path(path)) or {})), path)
+    return TaskFile.from_data(read_plain(Path(path)) or {}, path)
 
 
 def start(
@@ -123,7 +124,7 @@ def starting_point(
         CLIException: there is no such factory, or it fails.
         ConfigError: it makes no task.
     """
-    if named:
+    if named and not (named == DEFAULT_NAME and default is not None):
         made = parse_factory(fn, "", fn, named)
     else:
         _plugins.load()
@@ -132,7 +133,21 @@ def starting_point(
     if not isinstance(made, fdl.Buildable):
         what = named or "The default factory"
         raise ConfigError(f"{what} returned {made!r}, which is no task to start from.")
+    if named and not _is_same(made.__fn_or_cls__, fn):
+        raise ConfigError(
+            f"{named} makes a config of {_name(made.__fn_or_cls__)}, and {_name(fn)} is to be run. "
+            f"Name a factory that returns a run.Partial of {_name(fn)}."
+        )
     return made if isinstance(made, fdl.Partial) else fdl.cast(Partial, made)
+
+
+def _is_same(target: Any, fn: Callable[..., Any]) -> bool:
+    """Tell whether a config is of a function; a script may hold its own twice, as its main too."""
+    return inspect.unwrap(target) is inspect.unwrap(fn) or _name(target) == _name(fn)
+
+
+def _name(target: Any) -> str:
+    return str(getattr(target, "__qualname__", target))
 
 
 def check_complete(task: fdl.Buildable[Any], prefix: str = "") -> None:
@@ -145,9 +160,9 @@ def check_complete(task: fdl.Buildable[Any], prefix: str = "") -> None:
         f"{path}{name}" for path, config in _configs(task, prefix) for name in _missing(config)
     ]
     if missing:
-        what = getattr(task.__fn_or_cls__, "__qualname__", task.__fn_or_cls__)
         raise ConfigError(
-            f"{what} needs {', '.join(missing)}. Give a value, such as {missing[0]}=VALUE."
+            f"{_name(task.__fn_or_cls__)} needs {', '.join(missing)}. "
+            f"Give a value, such as {missing[0]}=VALUE."
         )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nemo_run._shell import as_word
-from nemo_run.cli._config_files import as_config, plain, read
+from nemo_run.cli._config_files import read_plain
 from nemo_run.cli._confirmation import confirmed
 from nemo_run.cli._edit import overrides_from
 from nemo_run.cli._errors import ArgumentParsingError
@@ -52,10 +52,12 @@ def run_sweep(
             flag = name.replace("_", "-")
             raise InvalidOptionError(f"--sweep and --{flag} exclude each other.")
     axes, fixed = split_axes(context.parse_args(words))
-    points = [{**row, **point} for row in _rows(file) for point in grid(axes)]
+    rows = _rows(file)
+    points = [{**row, **point} for row in rows for point in grid(axes)]
     if len(points) > MAX_JOBS:
         raise ConfigError(f"This sweep would be {len(points):,} jobs; {MAX_JOBS:,} are possible.")
-    tasks = [_task(context, entrypoint, fixed, point) for point in points]
+    files = {key: file or "" for row in rows for key in row if key not in axes}
+    tasks = [_task(context, entrypoint, fixed, point, files) for point in points]
     names = labels(points, context.name)
     _describe(context.name, axes, names)
     executor = context.executor or LocalExecutor(jobs_at_a_time=os.cpu_count() or 1)
@@ -134,7 +136,7 @@ def _rows(file: str | None) -> list[Point]:
     """Return the points in a file: a list of them, or a grid given by a list for each key."""
     if file is None:
         return [{}]
-    data = plain(as_config(read(Path(file))))
+    data = read_plain(Path(file))
     if isinstance(data, list) and data and all(isinstance(row, Mapping) for row in data):
         return [{str(key): value for key, value in row.items()} for row in data]
     if isinstance(data, Mapping) and data:
@@ -145,13 +147,22 @@ def _rows(file: str | None) -> list[Point]:
 
 
 def _task(
-    context: RunContext, entrypoint: Entrypoint, fixed: Sequence[str], point: Point
+    context: RunContext,
+    entrypoint: Entrypoint,
+    fixed: Sequence[str],
+    point: Point,
+    files: Mapping[str, str],
 ) -> Partial[Any]:
     task = context.parse_fn(entrypoint.fn, fixed)
-    # Words are text, as typed; what comes from a file has a type already.
-    typed = [Override(k, Operation.ASSIGN, v) for k, v in point.items() if isinstance(v, str)]
-    other = overrides_from({k: v for k, v in point.items() if not isinstance(v, str)})
-    apply_overrides(task, [*typed, *other])
+    changes: list[Override] = []
+    for key, value in point.items():
+        file = files.get(key, "")
+        # Words are text, as typed; what comes from a file has a type already.
+        if isinstance(value, str):
+            changes.append(Override(key, Operation.ASSIGN, value, file=file))
+        else:
+            changes += overrides_from({key: value}, file=file)
+    apply_overrides(task, changes)
     check_complete(task)
     return task
 

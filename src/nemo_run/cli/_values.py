@@ -19,7 +19,6 @@ from nemo_run.cli._errors import (
     UnknownTypeError,
     summary,
 )
-from nemo_run.cli._grammar import unquote
 from nemo_run.cli._hints import (
     UNANNOTATED,
     allows_none,
@@ -31,6 +30,7 @@ from nemo_run.cli._hints import (
     simplify,
     type_name,
 )
+from nemo_run.cli._literals import unquote
 from nemo_run.cli._scalars import got
 from nemo_run.cli._suggestions import did_you_mean
 from nemo_run.config import Config

@@ -28,10 +28,10 @@ from nemo_run.cli._options import (
     MissingRequiredOptionError,
     RunContextError,
 )
-from nemo_run.cli._overrides import parse_cli_args, parse_config, parse_partial
 from nemo_run.cli._script_mode import CommandDefaults, main
 
 if TYPE_CHECKING:
+    from nemo_run.cli._overrides import parse_cli_args, parse_config, parse_partial
     from nemo_run.cli._run_context import RunContext
     from nemo_run.cli._typer import (
         EntrypointCommand,
@@ -92,7 +92,7 @@ NEMORUN_SKIP_CONFIRMATION: bool | None = None
 NEMORUN_PRETTY_EXCEPTIONS = os.environ.get("NEMORUN_PRETTY_EXCEPTIONS", "false").lower()
 """What the environment said when this was imported; `main` asks it again."""
 
-# What only a run, or a typer application, needs.
+# What only a run, or a typer application, needs; a help text does without.
 _LATER = {
     "EntrypointCommand": "_typer",
     "GeneralCommand": "_typer",
@@ -100,6 +100,9 @@ _LATER = {
     "add_global_options": "_typer",
     "configure_logging": "_typer",
     "create_cli": "_typer",
+    "parse_cli_args": "_overrides",
+    "parse_config": "_overrides",
+    "parse_partial": "_overrides",
 }
 
 

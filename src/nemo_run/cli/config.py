@@ -315,4 +315,4 @@ def _written(text: str, stream: TextIO | None) -> str:
 
 
 def _write(path: str | Path, text: str) -> None:
-    Path(path).write_text(text, encoding="utf-8")
+    Path(path).write_bytes(text.encode("utf-8"))  # which fails before the file is there

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from torchx.specs import AppDef, AppState, is_terminal
 
@@ -361,8 +361,8 @@ def _as_task(found: Any) -> Task:
     if isinstance(found, fdl.Config) and found.__fn_or_cls__ is Script:
         script: Script = fdl.build(found)
         return script
-    if isinstance(found, Partial):
-        return found
+    if isinstance(found, Partial) or getattr(type(found), "is_lazy", False):
+        return cast("Task", found)
     return fdl.cast(Partial, found)
 
 

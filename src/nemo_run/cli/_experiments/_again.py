@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nemo_run._fiddle import fdl
 from nemo_run.cli._grammar import Override, parse_override
+from nemo_run.cli._lazy_changes import from_word
 from nemo_run.cli._overrides import apply_overrides
 from nemo_run.cli._placement import place
-from nemo_run.cli._run_context import PREFIX, RunContext
+from nemo_run.cli._run_context import PREFIX, RunContext, parse_run_word
+from nemo_run.cli.lazy import LazyEntrypoint
 from nemo_run.config import Script
 from nemo_run.core.execution.base import Executor
 from nemo_run.exceptions import ConfigError
@@ -20,7 +22,7 @@ from nemo_run.run.sweep import keep_only
 if TYPE_CHECKING:
     from nemo_run.run.experiment import Experiment
 
-_EXECUTOR = re.compile(r"\s*run\.(?=executor\b)")
+_EXECUTOR = re.compile(r"\s*run\.executor\b")
 
 
 def again(
@@ -38,19 +40,26 @@ def again(
         CLIException: an override fits no task, or its value does not.
     """
     keep_only(experiment, jobs)
-    for_tasks = [_for_task(word) for word in words if not _EXECUTOR.match(word)]
-    for_executors = [
-        parse_override(_EXECUTOR.sub("", word)) for word in words if _EXECUTOR.match(word)
-    ]
+    for_tasks = [word for word in words if not _EXECUTOR.match(word)]
+    for_executors = [parse_run_word(word) for word in words if _EXECUTOR.match(word)]
     if for_tasks:
         for task in experiment.tasks:
             for item in task if isinstance(task, list) else [task]:
-                _check_changeable(item)
-                apply_overrides(item, for_tasks)
+                _change(item, for_tasks)
     if for_executors:
         for job in experiment.jobs:
             _change_executors(job, for_executors)
     return experiment.reset(code=code)
+
+
+def _change(task: Any, words: Sequence[str]) -> None:
+    _check_changeable(task)
+    overrides = [_for_task(word) for word in words]
+    if isinstance(task, LazyEntrypoint):
+        # Its code is not here; what the words mean is found out where it runs.
+        task._args_.extend(change for word in words for change in from_word(word))
+    else:
+        apply_overrides(task, overrides)
 
 
 def _for_task(word: str) -> Override:

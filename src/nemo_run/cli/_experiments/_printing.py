@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_run.cli._screen import CYAN, Screen
+from nemo_run.cli._standard_output import ReaderGoneError
 from nemo_run.exceptions import NemoRunError
 from nemo_run.run._direct import SUFFIX, is_direct
 from nemo_run.run.experiment import Experiment
@@ -55,7 +56,7 @@ class LogPrinter:
         """Print the logs of the jobs at these positions; return 1 if one could not be had."""
         self._each([functools.partial(self._print_job, index) for index in jobs])
         if self._unread:
-            raise BrokenPipeError
+            raise ReaderGoneError
         for error in self._errors:
             print(f"Error: {error}", file=sys.stderr)
         return 1 if self._errors else 0
@@ -143,7 +144,7 @@ class LogPrinter:
                     text = prefix + text
                 with self._printing:
                     print(text, flush=self._selection.follow)
-        except BrokenPipeError:
+        except ReaderGoneError:
             self._unread = True  # nobody reads us any more
         except NemoRunError as err:
             self._errors.append(f"no log of {job}: {err}")

@@ -22,6 +22,7 @@ def arguments(parser: Parser) -> None:
         "words",
         metavar="KEY=VALUE",
         nargs="*",
+        default=[],
         help="changes to its tasks; run.executor=NAME and run.executor.KEY too",
     )
     parser.add_argument("--job", action="append", metavar="JOB", help="only this; may be repeated")

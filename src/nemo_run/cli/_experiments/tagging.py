@@ -13,7 +13,9 @@ from nemo_run.run import _catalogue
 
 def arguments(parser: Parser) -> None:
     parser.add_argument("experiment", metavar="EXPERIMENT", help=EXPERIMENT_HELP)
-    parser.add_argument("tags", metavar="TAG", nargs="*", help="to add; without, they are shown")
+    parser.add_argument(
+        "tags", metavar="TAG", nargs="*", default=[], help="to add; without, they are shown"
+    )
     parser.add_argument("--remove", "-r", action="store_true", help="take the tags off instead")
     parser.json()
 
