@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nemo_run._clients.k8s import GROUP, VERSION
-from nemo_run._credentials import is_reference, sounds_secret
+from nemo_run._credentials import holds_secret
 
 if TYPE_CHECKING:
     from nemo_run.core.execution.kubeflow import KubeflowExecutor
@@ -82,7 +82,7 @@ def _variables(env: Mapping[str, str], secret: str) -> list[dict[str, Any]]:
     # Everybody in the namespace can see these; the job's secret has what they must not.
     return [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}}
-        if sounds_secret(name) and value and not is_reference(value)
+        if holds_secret(name, value)
         else {"name": name, "value": literal(value)}
         for name, value in env.items()
     ]
