@@ -217,11 +217,12 @@ class PersistentDockerScheduler(
         try:
             engine = docker_client.connect(where.get("host", ""))
             there = engine.containers(record.app_id)
+            elsewhere = where.get("engine") != engine.id  # say, of another machine with this home
         except BackendUnavailableError:
             return ref  # it may be there
         job = SubmittedJob(ref)
         left = any(job.files.member(name).attempts for name in job.members.values())
-        return ref if there or left else None
+        return ref if there or left or elsewhere else None
 
     # Asking.
 
