@@ -153,13 +153,14 @@ class PersistentDockerScheduler(
                 job was cancelled meanwhile.
             ConnectionLostError: it may have been started, and nobody can say.
         """
-        deadline = time.monotonic() + SUBMIT_PATIENCE_S
+        deadline = None  # counted from the first failure: an image may take an hour to come
         pause_s = PAUSE_S[0]
         while True:
             try:
                 return self._submit(engine, request)
             except BackendUnavailableError as err:
                 in_doubt = in_doubt or isinstance(err, ConnectionLostError)
+                deadline = deadline or time.monotonic() + SUBMIT_PATIENCE_S
                 if time.monotonic() > deadline:
                     kind = ConnectionLostError if in_doubt else SubmitError
                     raise kind(str(err), backend=self.backend, operation="submit") from err
