@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from torchx.schedulers.api import Scheduler
+from torchx.schedulers.api import Scheduler, Stream
 from torchx.specs import AppDef, AppState, is_terminal
 
 from nemo_run import _legacy_docker
@@ -249,6 +249,11 @@ class PersistentDockerScheduler(
         return (block.decode("utf-8", "replace") for block in self._bytes(ref, query))
 
     def _bytes(self, ref: JobRef, query: LogQuery) -> Iterator[bytes]:
+        if query.stream is not Stream.COMBINED:
+            raise UnsupportedError(
+                f"A container has one log for both streams, so {query.stream.name} alone cannot be "
+                "had."
+            )
         job = SubmittedJob(ref)
         return job.read(query, lambda: _has_ended(job))
 
