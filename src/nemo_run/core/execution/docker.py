@@ -378,10 +378,13 @@ class DockerJobRequest(ConfigurableMixin):
         raise AssertionError("the last try returns or raises")
 
     def save(self) -> None:
-        """Add the request to the index that 0.12 keeps; nothing of ours needs that."""
+        """Add the request to the index that 0.12 keeps; nothing of ours needs that.
+
+        Secrets are masked in it.
+        """
         from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 
-        text = ZlibJSONSerializer().serialize(self.to_config())
+        text = ZlibJSONSerializer().serialize(_without_secrets(self).to_config())
         path = Path(get_nemorun_home()) / INDEX
         make_private_directory(path.parent)
         with path.with_name(f"{INDEX}.lock").open("a") as lock:
