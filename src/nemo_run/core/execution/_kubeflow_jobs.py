@@ -14,9 +14,10 @@ from nemo_run._clients.k8s import BACKEND, Cluster, Site
 from nemo_run._clients.rfc3339 import seconds
 from nemo_run.core.execution import _kubeflow_manifests as manifests
 from nemo_run.core.execution._kubeflow_pods import pods_of
-from nemo_run.core.execution._kubeflow_script import STATE_DIR, Outcome
-from nemo_run.core.execution._kubeflow_volume import WorkVolume, packed
+from nemo_run.core.execution._kubeflow_script import STATE_DIR, Outcome, is_script
+from nemo_run.core.execution._kubeflow_volume import NOTES, WorkVolume, packed
 from nemo_run.exceptions import (
+    AuthenticationError,
     BackendError,
     BackendUnavailableError,
     ConnectionLostError,
@@ -70,7 +71,12 @@ def submit(
             if executor.workdir_pvc:
                 volume = WorkVolume.of(executor, cluster, name)
                 place = executor.code_dir
-                volume.put(_directory(executor), place, seal=f"{STATE_DIR}/{name}/placed")
+                volume.put(
+                    _directory(executor),
+                    place,
+                    without=staying(executor),
+                    seal=f"{STATE_DIR}/{name}/placed",
+                )
             else:
                 data[manifests.FILES_KEY] = _files(executor)
             wanted()
@@ -90,8 +96,16 @@ def _directory(executor: KubeflowExecutor) -> Path | None:
     return Path(executor.job_dir) if executor.job_dir else None
 
 
+def staying(executor: KubeflowExecutor) -> set[str]:
+    """Return what we have in the directory of a job that is not for the job to see."""
+    names = {NOTES, f"{executor.job_name}.tar.gz"}
+    if is_script(Path(executor.job_dir, manifests.SCRIPT_KEY)):
+        names.add(manifests.SCRIPT_KEY)
+    return names
+
+
 def _files(executor: KubeflowExecutor) -> bytes:
-    data = packed(_directory(executor))
+    data = packed(_directory(executor), staying(executor))
     if len(data) > MOST_BYTES:
         raise SubmitError(
             f"The files of the job are {len(data) / 1e6:.1f} MB when packed, and without a volume "

@@ -235,11 +235,9 @@ class KubeflowExecutor(Executor):
         """Collect the code that travels, and what is in ``workdir_local_path``."""
         super().package(packager, job_name)
         if self.workdir_local_path:
-            import shutil
+            from nemo_run.core.execution._kubeflow_volume import merge
 
-            shutil.copytree(
-                self.workdir_local_path, self.job_dir, symlinks=True, dirs_exist_ok=True
-            )
+            merge(Path(self.workdir_local_path), Path(self.job_dir))
 
     # Calls that 0.12 has; jobs are submitted and watched by the scheduler.
 

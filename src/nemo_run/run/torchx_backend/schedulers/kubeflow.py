@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -429,7 +430,7 @@ def _there(arg: str, executor: KubeflowExecutor) -> str:
     """Return an argument with paths of this machine, or of our link, as the pods see them."""
     place = executor.place or manifests.RUNDIR
     if executor.workdir_local_path:
-        arg = arg.replace(executor.workdir_local_path, place)
+        arg = _moved(arg, Path(executor.workdir_local_path), place)
     start = f"{manifests.RUNDIR}/"
     if not arg.startswith(start) or arg.startswith(f"{place}/"):
         return arg
@@ -439,6 +440,13 @@ def _there(arg: str, executor: KubeflowExecutor) -> str:
     ours = below.partition("/")[0] in _OURS
     is_volume = executor.workdir_pvc and executor.workdir_pvc_path.rstrip("/") == manifests.RUNDIR
     return f"{place}/{below}" if ours or not is_volume else arg
+
+
+def _moved(text: str, directory: Path, place: str) -> str:
+    """Return a text with the absolute path of a directory, and of what is below it, replaced."""
+    paths = dict.fromkeys(map(str, (directory.resolve(), directory.absolute())))
+    either = "|".join(map(re.escape, paths))
+    return re.sub(rf"(?<![\w./-])({either})(?![\w.-])", lambda _: place, text)
 
 
 def _url(ref: JobRef) -> str:
