@@ -45,14 +45,13 @@ def launch_script(
     retries: int,
 ) -> str:
     """Return the script that every pod of a job runs. It holds the environment."""
-    macros = executor.macro_values()
     return _kubeflow_script.render(
         argv,
         name=name,
         place=executor.place,
         env=env,
         retries=retries,
-        expand={macros.head_node_ip_var, macros.node_rank_var},
+        expand=set(dataclasses.asdict(executor.macro_values()).values()),
         before=_fault_tolerance(executor, name),
     )
 

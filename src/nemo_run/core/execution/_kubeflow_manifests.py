@@ -142,17 +142,37 @@ def submitted_body(
     body["metadata"]["labels"] = {**labels, TAG_LABEL: tag}
     volumes: list[dict[str, Any]] = [{"name": JOB_VOLUME, "secret": {"secretName": name}}]
     mounts = [{"name": JOB_VOLUME, "mountPath": JOB_PATH, "readOnly": True}]
+    inner, container = _training_pod(body["spec"])
     if not executor.workdir_pvc:
         volumes.append({"name": FILES_VOLUME, "emptyDir": {}})
         mounts.append({"name": FILES_VOLUME, "mountPath": RUNDIR})
-    _attach(body["spec"], volumes, mounts)
+    elif not _is_mounted(container, executor.workdir_pvc_path):
+        # A setting that goes over others has taken it away.
+        volume = _volume_of(inner, executor.workdir_pvc)
+        if volume is None:
+            volume = _claim_volume(executor.workdir_pvc)
+            volumes.append(volume)
+        mounts.append({"name": volume["name"], "mountPath": executor.workdir_pvc_path})
+    inner["volumes"] = [*inner.get("volumes", ()), *volumes]
+    container["volumeMounts"] = [*container.get("volumeMounts", ()), *mounts]
     return body
 
 
-def _attach(
-    spec: dict[str, Any], volumes: Sequence[Mapping[str, Any]], mounts: Sequence[Mapping[str, Any]]
-) -> None:
-    """Add volumes to the pods that train, whatever settings of the user's stand there."""
+def _is_mounted(container: Mapping[str, Any], path: str) -> bool:
+    mounts = container.get("volumeMounts") or ()
+    return any(str(mount.get("mountPath")).rstrip("/") == path.rstrip("/") for mount in mounts)
+
+
+def _volume_of(pod: Mapping[str, Any], claim: str) -> Mapping[str, Any] | None:
+    volumes = pod.get("volumes") or ()
+    return next((volume for volume in volumes if _claims([volume]) == {claim}), None)
+
+
+def _training_pod(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what goes over the pods that train, and over their container, to be added to.
+
+    It is made where settings of the user's do not have it.
+    """
     targets = [{"name": NODE}]
     entries = spec.setdefault("podTemplateOverrides", [])
     entry = next((item for item in entries if item.get("targetJobs") == targets), None)
@@ -160,13 +180,12 @@ def _attach(
         entry = {"targetJobs": targets}
         entries.append(entry)
     inner = entry.setdefault("spec", {})
-    inner["volumes"] = [*inner.get("volumes", ()), *volumes]
     containers = inner.setdefault("containers", [])
     container = next((item for item in containers if item.get("name") == NODE), None)
     if container is None:
         container = {"name": NODE}
         containers.append(container)
-    container["volumeMounts"] = [*container.get("volumeMounts", ()), *mounts]
+    return inner, container
 
 
 def secret_body(

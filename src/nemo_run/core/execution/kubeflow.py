@@ -196,6 +196,7 @@ class KubeflowExecutor(Executor):
                 "digits and '/', '.', '_', '-'."
             )
         known = {str(volume.get("name")) for volume in self.volumes}
+        self._check_work_volume()
         for mount in self.volume_mounts:
             if mount.get("name") not in known and not self.pod_spec_overrides.get("volumes"):
                 raise ConfigError(
@@ -206,6 +207,20 @@ class KubeflowExecutor(Executor):
             raise ConfigError(
                 f"workdir_local_path={self.workdir_local_path!r} is no directory of this machine."
             )
+
+    def _check_work_volume(self) -> None:
+        others = {
+            volume.get("name")
+            for volume in self.volumes
+            if (volume.get("persistentVolumeClaim") or {}).get("claimName") != self.workdir_pvc
+        }
+        path = self.workdir_pvc_path.rstrip("/")
+        for mount in self.volume_mounts if self.workdir_pvc else ():
+            if str(mount.get("mountPath")).rstrip("/") == path and mount.get("name") in others:
+                raise ConfigError(
+                    f"volume_mounts has {mount.get('name')!r} at {path}, where the work volume "
+                    f"{self.workdir_pvc!r} goes. Mount it elsewhere, or set workdir_pvc_path."
+                )
 
     def diagnose(self) -> Iterator[Finding]:
         """Yield whether the cluster lets us in and has what the settings name."""
