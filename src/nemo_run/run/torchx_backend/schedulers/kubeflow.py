@@ -165,32 +165,24 @@ class KubeflowScheduler(
 
     def _launch(self, request: KubeflowJobRequest) -> JobRef:
         ref = _noted(request)
-        try:
-            jobs.submit(
-                request.executor,
-                Site.from_where(ref.where, patience_s=jobs.SUBMIT_PATIENCE_S),
-                name=request.name,
-                tag=request.app.metadata[TAG],
-                script=_script(request),
-                wanted=lambda: refs.check_wanted(ref),
-            )
-        except ConfigError as err:
-            # The way there was lost since it was written down.
-            raise BackendUnavailableError(str(err), backend=self.backend) from err
+        jobs.submit(
+            request.executor,
+            Site.from_where(ref.where, patience_s=jobs.SUBMIT_PATIENCE_S),
+            name=request.name,
+            tag=request.app.metadata[TAG],
+            script=_script(request),
+            wanted=lambda: refs.check_wanted(ref),
+        )
         ref = replace(ref, native_id=request.name)
         if refs.cancelled_mark(ref).exists():
             self._stop(ref)
         return ref
 
     def _poll(self, ref: JobRef) -> JobStatus:
-        try:
-            cluster = refs.site_of(ref).cluster()
-            status = self._look(ref, cluster)
-            if status.state in (AppState.SUCCEEDED, AppState.FAILED):
-                self._keep_logs(ref, cluster, ended_at=status.ended_at or 0.0)
-        except ConfigError as err:
-            # Here and now nobody can be asked, which says nothing about the job.
-            raise BackendUnavailableError(str(err), backend=self.backend) from err
+        cluster = refs.site_of(ref).cluster()
+        status = self._look(ref, cluster)
+        if status.state in (AppState.SUCCEEDED, AppState.FAILED):
+            self._keep_logs(ref, cluster, ended_at=status.ended_at or time.time())
         return status
 
     def _look(self, ref: JobRef, cluster: Cluster) -> JobStatus:
@@ -390,8 +382,9 @@ class _Keeping:
             self._threads.append(thread)
 
     def __exit__(self, *error: object) -> None:
+        deadline = time.monotonic() + _KEEPING_S
         for thread in self._threads:
-            thread.join(_KEEPING_S)
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _keep(self, replica: int, stream: LogStream) -> None:
         try:
