@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
+import tempfile
 import threading
 import time
 from collections import deque
@@ -153,22 +154,27 @@ def fetch_logs(
             otherwise=lambda: iter(()),
             continued=bool(executor.workdir_pvc),
         )
-        for node in (0, executor.num_nodes - 1)
+        for node in range(executor.num_nodes)
     }
     found = _as_they_come(sources) if stream else _in_turn(sources)
     shown = (
         line.decode("utf-8", "replace")
-        for node, line in _noted(executor, found)
+        for node, line in _noted(executor, found, at_once=stream)
         if _is_shown(executor, node, line)
     )
     yield from shown if stream else deque(shown, maxlen=lines)
 
 
 def _is_shown(executor: KubeflowExecutor, node: int, line: bytes) -> bool:
-    """Tell whether a line is of the first process or the last, or of none that torchrun names."""
+    """Tell whether a line is of the first process or the last.
+
+    One that torchrun has not marked is of the first node or the last.
+    """
     mark = _MARKED.search(line)
     first, last = (0, 0), (executor.num_nodes - 1, executor.nproc_per_node() - 1)
-    return mark is None or (node, int(mark[1])) in (first, last)
+    if mark is None:
+        return node in (first[0], last[0])
+    return (node, int(mark[1])) in (first, last)
 
 
 def _in_turn(sources: Mapping[int, Iterator[bytes]]) -> Iterator[tuple[int, bytes]]:
@@ -207,19 +213,27 @@ def _as_they_come(sources: Mapping[int, Iterator[bytes]]) -> Iterator[tuple[int,
 
 
 def _noted(
-    executor: KubeflowExecutor, found: Iterator[tuple[int, bytes]]
+    executor: KubeflowExecutor, found: Iterator[tuple[int, bytes]], *, at_once: bool
 ) -> Iterator[tuple[int, bytes]]:
-    """Pass lines on, and have a copy of all in the directory of the job, if there is one."""
+    """Pass lines on, and have a copy of all in the directory of the job, if there is one.
+
+    An earlier copy stays until there is a new one: ``at_once`` one that grows, else a whole one.
+    """
     directory = Path(executor.job_dir) if executor.job_dir else None
     if directory is None or not directory.is_dir():
         yield from found
         return
     path = directory / "log-allranks_0.out"
-    path.write_bytes(b"")  # each call reads all there is
-    with path.open("ab", buffering=0) as file:
-        for node, line in found:
-            file.write(line)
-            yield node, line
+    with tempfile.TemporaryDirectory(prefix=".", dir=directory) as scratch:
+        part = Path(scratch, path.name)
+        with part.open("wb", buffering=0) as file:
+            for node, line in found:
+                file.write(line)
+                if at_once and part.exists():
+                    part.replace(path)
+                yield node, line
+        if part.exists() and part.stat().st_size:
+            part.replace(path)
 
 
 def _has_ended(executor: KubeflowExecutor, name: str) -> bool:

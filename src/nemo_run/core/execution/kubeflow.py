@@ -318,7 +318,8 @@ class KubeflowExecutor(Executor):
         """Yield lines of the first process of all, and of the last one.
 
         Without ``stream`` those are the last ``lines``. Lines that no torchrun has marked with a
-        process are all shown; everything also goes to ``log-allranks_0.out`` of the job directory.
+        process are shown of the first node and the last; those of all nodes also go to
+        ``log-allranks_0.out`` of the job directory.
         ``timeout`` seconds are waited for the first pod.
         """
         from nemo_run.core.execution import _kubeflow_calls
