@@ -66,6 +66,19 @@ def test_a_job_of_0_12_is_cancelled(cluster: KubeflowCluster, emulator: Kubernet
     assert emulator.trainjobs == {}
 
 
+def test_a_secret_that_is_called_as_a_job_of_0_12_is_somebody_elses(
+    cluster: KubeflowCluster, emulator: KubernetesEmulator
+) -> None:
+    name = submitted_by_0_12(cluster, "true")
+    app_id = leave_index(name)
+    cluster.wait(app_id)
+    theirs = {"metadata": {"name": name, "namespace": "default"}}
+    emulator.secrets["default", name] = theirs
+    for leftover in cluster.executor().leftovers(f"kubeflow://nemo_run/{app_id}"):
+        leftover.remove()
+    assert (emulator.trainjobs, emulator.secrets) == ({}, {("default", name): theirs})
+
+
 def test_a_job_of_0_12_that_this_cluster_does_not_have_may_be_in_another(
     cluster: KubeflowCluster, emulator: KubernetesEmulator, tmp_path: Path
 ) -> None:

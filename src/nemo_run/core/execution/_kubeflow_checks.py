@@ -42,15 +42,17 @@ _ALWAYS = (
     _Right("get", TRAINJOBS, GROUP),
     _Right("delete", TRAINJOBS, GROUP),
     _Right("create", "secrets"),
+    _Right("get", "secrets"),
     _Right("patch", "secrets"),
     _Right("delete", "secrets"),
     _Right("list", "pods"),
+    _Right("get", "pods"),
+    _Right("delete", "pods"),
     _Right("get", "pods", subresource="log"),
 )
 _known_rights: set[tuple[str, str, _Right]] = set()
 _WITH_VOLUME = (
     _Right("create", "pods"),
-    _Right("delete", "pods"),
     _Right("create", "pods", subresource="exec"),
 )
 

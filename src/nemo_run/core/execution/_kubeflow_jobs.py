@@ -121,7 +121,13 @@ def _put_secret(cluster: Cluster, body: Mapping[str, Any], tag: str) -> None:
     try:
         cluster.create_secret(body)
     except Conflict:
-        labels = cluster.secret(body["metadata"]["name"])["metadata"].get("labels") or {}
+        name = body["metadata"]["name"]
+        try:
+            labels = cluster.secret(name)["metadata"].get("labels") or {}
+        except AuthenticationError:
+            # By its name it is ours, of an attempt whose answer was lost; nobody else removes it.
+            remove_secret(cluster, name)
+            raise
         if labels.get(manifests.TAG_LABEL) != tag:
             raise
 
@@ -135,6 +141,7 @@ def _create(cluster: Cluster, executor: KubeflowExecutor, name: str, tag: str) -
         found = find(cluster, name, tag)
         if found is not None:
             return found
+        remove_secret(cluster, name)
         raise _refused(name, err) from err
     except BackendUnavailableError as err:
         raise ConnectionLostError(
@@ -144,7 +151,7 @@ def _create(cluster: Cluster, executor: KubeflowExecutor, name: str, tag: str) -
             detail=err.detail,
         ) from err
     except BackendError as err:
-        cluster.delete_secret(name)
+        remove_secret(cluster, name)
         raise _refused(name, err) from err
 
 
@@ -259,6 +266,7 @@ def leftovers(handle: str) -> Iterator[Leftover]:
     def remove() -> None:
         if find(cluster, name, where["tag"]) is not None:
             stop(cluster, name)
-        cluster.delete_secret(name)
+        if where["tag"]:  # 0.12 makes none, so that it would be somebody else's
+            cluster.delete_secret(name)
 
     yield Leftover(f"TrainJob {name} of namespace {where['namespace']}", remove)
