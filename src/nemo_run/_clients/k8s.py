@@ -256,7 +256,7 @@ class Cluster:
         Raises:
             JobNotFoundError: there is none.
         """
-        return self._custom("get_namespaced_custom_object", self.namespace, TRAINJOBS, name)
+        return self._trainjob("get_namespaced_custom_object", name)
 
     def create_trainjob(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Create a TrainJob.
@@ -268,13 +268,16 @@ class Cluster:
 
     def delete_trainjob(self, name: str) -> None:
         """Remove a TrainJob; it is there until all that belongs to it is gone."""
-        self._custom(
-            "delete_namespaced_custom_object",
-            self.namespace,
-            TRAINJOBS,
-            name,
-            propagation_policy="Foreground",
-        )
+        self._trainjob("delete_namespaced_custom_object", name, propagation_policy="Foreground")
+
+    def _trainjob(self, verb: str, name: str, **options: Any) -> dict[str, Any]:
+        try:
+            return self._custom(verb, self.namespace, TRAINJOBS, name, **options)
+        except JobNotFoundError as err:
+            if self.is_served():
+                raise
+            # Kubeflow is being upgraded, or something is in the way: no word about the job.
+            raise self._lost(f"{verb} {name}", f"{err.detail}: no TrainJobs are known") from err
 
     def runtime(self, name: str) -> dict[str, Any]:
         return self._custom("get_cluster_custom_object", RUNTIMES, name)
@@ -461,7 +464,7 @@ class Cluster:
         renewed = False
         for attempt in attempts(self.site.patience_s):
             try:
-                return call(client, _connection(self.site, renewed=renewed).api)
+                return call(client, self._api(renewed))
             except (client.ApiException, HandshakeError) as err:
                 refusal = self._refusal(what, err)
                 if err.status == 401 and not renewed:
@@ -473,6 +476,13 @@ class Cluster:
             except _transport_errors() as err:
                 attempt.failed(self._lost(what, str(err)))
         raise AssertionError("unreachable")
+
+    def _api(self, renewed: bool) -> Any:
+        try:
+            return _connection(self.site, renewed=renewed).api
+        except ConfigError as err:
+            # The way there was lost since it was written down, which says nothing about the job.
+            raise BackendUnavailableError(str(err), backend=BACKEND, operation="connect") from err
 
     def _refusal(self, what: str, err: Any) -> BackendError:
         said, status = _said(err), err.status or 0
