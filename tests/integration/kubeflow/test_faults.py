@@ -120,14 +120,16 @@ def test_a_job_of_which_nobody_could_say_that_it_was_created_is_found_later(
     assert len(emulator.created) == 1
 
 
+@pytest.mark.parametrize("path", [TRAINJOBS, r"/secrets$"])
 def test_a_job_that_was_never_created_leaves_no_secret_once_it_is_cancelled(
-    bare: KubeflowCluster, emulator: KubernetesEmulator, monkeypatch: pytest.MonkeyPatch
+    bare: KubeflowCluster, emulator: KubernetesEmulator, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
+    made = path != TRAINJOBS
     now = time.monotonic
     with monkeypatch.context() as patch:
         patch.setattr(time, "monotonic", lambda: now() * 60)  # a second is a minute
         with (
-            emulator.faults.on(Fault(method="POST", path=TRAINJOBS, status=503)),
+            emulator.faults.on(Fault(method="POST", path=path, status=503, handled=made)),
             pytest.raises(ConnectionLostError),
         ):
             bare.schedule("true")

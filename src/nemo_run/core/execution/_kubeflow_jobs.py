@@ -6,6 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,9 @@ def submit(
             else:
                 data[manifests.FILES_KEY] = _files(executor)
             wanted()
-            _put_secret(cluster, manifests.secret_body(executor, name, tag=tag, data=data), tag)
+            body = manifests.secret_body(executor, name, tag=tag, data=data)
+            with _in_doubt(name):
+                _put_secret(cluster, body, tag)
     except (SubmitError, BackendUnavailableError):
         raise
     except BackendError as err:
@@ -135,7 +138,8 @@ def _put_secret(cluster: Cluster, body: Mapping[str, Any], tag: str) -> None:
 def _create(cluster: Cluster, executor: KubeflowExecutor, name: str, tag: str) -> dict[str, Any]:
     body = manifests.submitted_body(executor, name, command(), tag=tag)
     try:
-        return cluster.create_trainjob(body)
+        with _in_doubt(name):
+            return cluster.create_trainjob(body)
     except Conflict as err:
         # Of an earlier attempt whose answer was lost, if it has our tag.
         found = find(cluster, name, tag)
@@ -143,6 +147,18 @@ def _create(cluster: Cluster, executor: KubeflowExecutor, name: str, tag: str) -
             return found
         remove_secret(cluster, name)
         raise _refused(name, err) from err
+    except BackendUnavailableError:
+        raise
+    except BackendError as err:
+        remove_secret(cluster, name)
+        raise _refused(name, err) from err
+
+
+@contextmanager
+def _in_doubt(name: str) -> Iterator[None]:
+    """Say of an outage that something of the job may have been made, so that it is asked about."""
+    try:
+        yield
     except BackendUnavailableError as err:
         raise ConnectionLostError(
             f"It is not known whether job {name} was submitted: {err}",
@@ -150,9 +166,6 @@ def _create(cluster: Cluster, executor: KubeflowExecutor, name: str, tag: str) -
             operation="submit",
             detail=err.detail,
         ) from err
-    except BackendError as err:
-        remove_secret(cluster, name)
-        raise _refused(name, err) from err
 
 
 def give_secret(cluster: Cluster, job: Mapping[str, Any]) -> None:
