@@ -16,17 +16,16 @@ from torchx.specs import AppDef, AppState, is_terminal
 from nemo_run import _legacy_docker
 from nemo_run._clients import docker as docker_client
 from nemo_run._clients.docker import Engine
-from nemo_run._home import get_nemorun_home
 from nemo_run._records import JobRecord, JobRef
 from nemo_run.core.execution._docker_files import JobFiles
+from nemo_run.core.execution._docker_index import index_path
+from nemo_run.core.execution._docker_network import ensure_network
 from nemo_run.core.execution._docker_settings import container_names
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.docker import (
-    INDEX,
     DockerContainer,
     DockerExecutor,
     DockerJobRequest,
-    ensure_network,
 )
 from nemo_run.exceptions import (
     BackendUnavailableError,
@@ -274,7 +273,7 @@ class PersistentDockerScheduler(
         return found
 
     def _legacy_record(self, app_id: str) -> JobRecord | None:
-        return _legacy_docker.find_docker_job(Path(get_nemorun_home()) / INDEX, app_id)
+        return _legacy_docker.find_docker_job(index_path(), app_id)
 
 
 def create_scheduler(session_name: str, **kwargs: Any) -> PersistentDockerScheduler:
