@@ -9,7 +9,7 @@ import pytest
 
 from nemo_run._clients.k8s import Site
 from nemo_run._records import JobRef
-from nemo_run.run.torchx_backend.schedulers.kubeflow import _Keeping
+from nemo_run.run.torchx_backend.schedulers._kubeflow_kept import Keeping
 
 
 class Endless(Thread):
@@ -25,7 +25,7 @@ class Endless(Thread):
 def test_all_nodes_together_are_waited_for_as_long_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: Endless.now)
     ref = JobRef(native_id="job", where={"claim": "work"})
-    keeping = _Keeping(ref, Site(namespace="default").cluster())
+    keeping = Keeping(ref, Site(namespace="default").cluster())
     keeping._threads += [Endless() for _ in range(100)]
     with keeping:
         pass

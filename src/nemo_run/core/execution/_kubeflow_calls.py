@@ -101,7 +101,7 @@ def launch(
 
 
 def status(executor: KubeflowExecutor, job_name: str) -> KubeflowJobState | None:
-    name = named(job_name)
+    name = jobs.name_in(job_name)
     cluster = Site.current(executor.namespace).cluster()
     try:
         job = cluster.trainjob(name)
@@ -115,15 +115,10 @@ def status(executor: KubeflowExecutor, job_name: str) -> KubeflowJobState | None
         return None
 
 
-def named(job: str) -> str:
-    """Return the name of a TrainJob, out of the id or handle of a job where that is given."""
-    return job.rpartition("___")[2]
-
-
 def cancel(
     executor: KubeflowExecutor, job_name: str, *, wait: bool, timeout_s: float, poll_s: float
 ) -> bool | None:
-    name = named(job_name)
+    name = jobs.name_in(job_name)
     site = Site.current(executor.namespace, patience_s=jobs.STOP_PATIENCE_S)
     cluster = site.cluster()
     try:
@@ -136,7 +131,7 @@ def cancel(
 def fetch_logs(
     executor: KubeflowExecutor, job_name: str, stream: bool, lines: int, timeout_s: float
 ) -> Iterator[str]:
-    name = named(job_name)
+    name = jobs.name_in(job_name)
     cluster = Site.current(executor.namespace).cluster()
     deadline = time.monotonic() + timeout_s
     while stream and not pods_of(cluster, name) and not _has_ended(executor, name):
@@ -294,7 +289,7 @@ def _recorded(job_name: str) -> Mapping[str, str]:
     """Return what is remembered of a job, by the name of its TrainJob."""
     from nemo_run._records import JobStore
 
-    name = named(job_name)
+    name = jobs.name_in(job_name)
     for record in JobStore().list("kubeflow"):
         if record.ref is not None and record.ref.where.get("name") == name:
             return record.ref.where

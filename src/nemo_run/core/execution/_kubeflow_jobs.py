@@ -190,6 +190,11 @@ def command() -> list[str]:
     return ["/bin/bash", f"{manifests.JOB_PATH}/{manifests.SCRIPT_KEY}"]
 
 
+def name_in(job: str) -> str:
+    """Return the name of a TrainJob, out of the id or handle of a job where that is given."""
+    return job.rpartition("___")[2]
+
+
 def find(cluster: Cluster, name: str, tag: str) -> dict[str, Any] | None:
     """Return the TrainJob of a submission, None where there is none; an empty tag means any."""
     try:
