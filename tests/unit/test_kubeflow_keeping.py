@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from nemo_run._clients.k8s import Site
+from nemo_run._clients._k8s_site import Site
 from nemo_run._records import JobRef
 from nemo_run.run.torchx_backend.schedulers._kubeflow_kept import Keeping
 

@@ -12,7 +12,7 @@ from torchx.specs import AppState
 
 import nemo_run as run
 from nemo_run._buildables import make
-from nemo_run._clients.k8s import Site
+from nemo_run._clients._k8s_site import Site
 from nemo_run.config import Config
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 from nemo_run.exceptions import BackendError

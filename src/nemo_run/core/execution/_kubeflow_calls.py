@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from nemo_run._clients.k8s import Site
+from nemo_run._clients._k8s_site import Site
 from nemo_run._files import write_whole
 from nemo_run._records import new_tag
 from nemo_run.core.execution import _kubeflow_jobs as jobs

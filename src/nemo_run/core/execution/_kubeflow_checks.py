@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nemo_run._clients.k8s import BACKEND, GROUP, TRAINJOBS, Cluster, Site
+from nemo_run._clients._k8s_site import Site
+from nemo_run._clients.k8s import BACKEND, GROUP, TRAINJOBS, Cluster
 from nemo_run.core.execution._kubeflow_manifests import NODE
 from nemo_run.core.execution.checks import Finding, attempt
 from nemo_run.exceptions import (

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nemo_run._clients._k8s_site import Site
 from nemo_run._clients.http import Conflict
-from nemo_run._clients.k8s import BACKEND, Cluster, Site
+from nemo_run._clients.k8s import BACKEND, Cluster
 from nemo_run._clients.rfc3339 import seconds
 from nemo_run.core.execution import _kubeflow_manifests as manifests
 from nemo_run.core.execution._kubeflow_pods import pods_of

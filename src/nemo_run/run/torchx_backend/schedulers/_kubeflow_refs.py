@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from nemo_run._clients.k8s import BACKEND, Site
+from nemo_run._clients._k8s_site import Site
+from nemo_run._clients.k8s import BACKEND
 from nemo_run._files import make_private_directory, read_whole, write_whole
 from nemo_run._records import JobRef
 from nemo_run.core.execution._kubeflow_jobs import STOP_PATIENCE_S

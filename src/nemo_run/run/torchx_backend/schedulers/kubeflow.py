@@ -20,7 +20,8 @@ from torchx.schedulers.api import (
 )
 from torchx.specs import AppDef, AppState, is_terminal, runopts
 
-from nemo_run._clients.k8s import GROUP, TRAINJOBS, VERSION, Cluster, Site
+from nemo_run._clients._k8s_site import Site
+from nemo_run._clients.k8s import GROUP, TRAINJOBS, VERSION, Cluster
 from nemo_run._credentials import mask_environment
 from nemo_run._home import get_nemorun_home
 from nemo_run._records import JobRecord, JobRef
