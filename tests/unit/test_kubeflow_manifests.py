@@ -146,6 +146,8 @@ def test_a_job_of_ours_has_a_tag_and_its_secret_whatever_the_user_replaced() -> 
     [
         pytest.param({}, id="nothing"),
         pytest.param({"pod_spec_overrides": {"volumes": [], "containers": []}}, id="pods"),
+        pytest.param({"pod_spec_overrides": {"volumes": []}}, id="volumes"),
+        pytest.param({"pod_spec_overrides": {"containers": []}}, id="containers"),
         pytest.param({"spec_kwargs": {"podTemplateOverrides": []}}, id="spec"),
         pytest.param(
             {"volumes": [{"name": "mine", "persistentVolumeClaim": {"claimName": "work"}}]},

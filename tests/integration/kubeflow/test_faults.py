@@ -139,6 +139,22 @@ def test_a_job_that_was_never_created_leaves_no_secret_once_it_is_cancelled(
     assert emulator.secrets == {}
 
 
+def test_a_job_that_may_be_ours_and_cannot_be_looked_at_is_not_given_up(
+    bare: KubeflowCluster, emulator: KubernetesEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulator.faults.add(Fault(method="POST", path=TRAINJOBS, times=1, handled=True, drop=True))
+    emulator.faults.add(Fault(method="GET", path="/trainjobs/", skip=1, status=503))
+    now = time.monotonic
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: now() * 60)  # a second is a minute
+        with pytest.raises(ConnectionLostError, match="not known whether"):
+            bare.schedule("true")
+    emulator.faults.clear()
+    assert len(emulator.created) == 1
+    (app_id,) = bare.listed()
+    assert bare.wait(app_id).state is AppState.SUCCEEDED
+
+
 def test_a_job_that_could_not_be_submitted_for_an_outage_can_be_later(
     bare: KubeflowCluster, emulator: KubernetesEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

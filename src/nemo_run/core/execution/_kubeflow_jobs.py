@@ -143,7 +143,8 @@ def _create(cluster: Cluster, executor: KubeflowExecutor, name: str, tag: str) -
             return cluster.create_trainjob(body)
     except Conflict as err:
         # Of an earlier attempt whose answer was lost, if it has our tag.
-        found = find(cluster, name, tag)
+        with _in_doubt(name):
+            found = find(cluster, name, tag)
         if found is not None:
             return found
         remove_secret(cluster, name)

@@ -146,26 +146,26 @@ def submitted_body(
     if not executor.workdir_pvc:
         volumes.append({"name": FILES_VOLUME, "emptyDir": {}})
         mounts.append({"name": FILES_VOLUME, "mountPath": RUNDIR})
-    elif not _is_mounted(container, executor.workdir_pvc_path):
-        # A setting that goes over others has taken it away.
-        volume = _volume_of(inner, executor.workdir_pvc)
-        if volume is None:
-            volume = _claim_volume(executor.workdir_pvc)
-            volumes.append(volume)
-        mounts.append({"name": volume["name"], "mountPath": executor.workdir_pvc_path})
+    else:
+        # Settings that go over others may have taken away one or both.
+        there = {str(volume.get("name")): volume for volume in inner.get("volumes", ())}
+        name = _mounted_at(container, executor.workdir_pvc_path)
+        if not name:
+            ours = (key for key in there if executor.workdir_pvc in _claims([there[key]]))
+            name = next(ours, WORKDIR_VOLUME)
+            mounts.append({"name": name, "mountPath": executor.workdir_pvc_path})
+        if name not in there:
+            volumes.append({**_claim_volume(executor.workdir_pvc), "name": name})
     inner["volumes"] = [*inner.get("volumes", ()), *volumes]
     container["volumeMounts"] = [*container.get("volumeMounts", ()), *mounts]
     return body
 
 
-def _is_mounted(container: Mapping[str, Any], path: str) -> bool:
+def _mounted_at(container: Mapping[str, Any], path: str) -> str:
+    """Return the name of the volume that a container has at a path, empty where it has none."""
     mounts = container.get("volumeMounts") or ()
-    return any(str(mount.get("mountPath")).rstrip("/") == path.rstrip("/") for mount in mounts)
-
-
-def _volume_of(pod: Mapping[str, Any], claim: str) -> Mapping[str, Any] | None:
-    volumes = pod.get("volumes") or ()
-    return next((volume for volume in volumes if _claims([volume]) == {claim}), None)
+    found = (m for m in mounts if str(m.get("mountPath")).rstrip("/") == path.rstrip("/"))
+    return next((str(mount.get("name")) for mount in found), "")
 
 
 def _training_pod(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
