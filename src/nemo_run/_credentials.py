@@ -97,6 +97,11 @@ def mask_environment(env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def holds_secret(name: str, value: str) -> bool:
+    """Tell whether a variable has something in it that :func:`mask_environment` would mask."""
+    return mask_environment({name: value})[name] != value
+
+
 _LOGIN_IN_URL = re.compile(r"(://)[^/@\s]+@")
 
 

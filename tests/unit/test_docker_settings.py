@@ -149,6 +149,7 @@ class TestSettings:
             ({"retries": -1}, "retries=-1"),
             ({"shm_size": "lots"}, "shm_size='lots'"),
             ({"additional_kwargs": {"environment": {}}}, "env_vars"),
+            ({"additional_kwargs": {"network_mode": "host"}}, "which network decides"),
             ({"additional_kwargs": {"hostnam": "x"}}, "Did you mean 'hostname'"),
         ],
     )
@@ -183,3 +184,15 @@ class TestRequests:
         assert "hunter2" not in text
         assert "STEPS" in text
         assert "- echo\n" in text
+
+    def test_the_index_of_0_12_gets_no_secrets(self, nemorun_home: Path) -> None:
+        own = executor(env_vars={"HF_TOKEN": "hunter2", "DB": "db://me:hunter2@host", "STEPS": "3"})
+        container = DockerContainer(
+            name="c", command=["true"], executor=own, extra_env={"API_KEY": "hunter2"}
+        )
+        DockerJobRequest(id="job-1", executor=own, containers=[container]).save()
+        loaded = DockerJobRequest.load("job-1")
+        assert loaded is not None
+        assert loaded.executor.env_vars == {"HF_TOKEN": "***", "DB": "db://***@host", "STEPS": "3"}
+        assert loaded.containers[0].extra_env == {"API_KEY": "***"}
+        assert loaded.executor.job_dir == own.job_dir

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_run.core.execution._docker_files import JobFiles, MemberFiles
+from nemo_run.core.execution._docker_files import JobFiles, MemberFiles, seen_environment
 
 SHELLS = [["bash"], ["dash"], ["busybox", "sh"]]
 
@@ -68,6 +68,27 @@ def test_secrets_come_from_a_file_of_ours_alone(shell: list[str], files: MemberF
     assert "PLAIN" not in environment.read_text()
     files.forget_environment()
     assert not environment.exists()
+
+
+def test_a_login_in_a_url_is_a_secret(tmp_path: Path) -> None:
+    environment = {"DATABASE": "postgres://me:hunter2@host/db", "SITE": "https://host/db"}
+    assert seen_environment(environment) == {"SITE": "https://host/db"}
+    files = JobFiles.of(str(tmp_path), "job-1").member("name")
+    files.prepare("job-1", "name", environment)
+    assert (files.directory / "environment").read_text() == (
+        "export DATABASE=postgres://me:hunter2@host/db\n"
+    )
+
+
+def test_names_may_have_any_words_in_them(shell: list[str], tmp_path: Path) -> None:
+    files = JobFiles.of(str(tmp_path), "NAME-JOB").member("JOB-ENVIRONMENT")
+    files.prepare("NAME-JOB", "JOB-ENVIRONMENT", {})
+    start(shell, files, "true").communicate(timeout=30)
+    status = json.loads((files.directory / "status").read_text())
+    assert status == {"id": "NAME-JOB", "exit_code": "0"}
+    assert "pipe=$place/.nemo_run-JOB-ENVIRONMENT-NAME-JOB\n" in (
+        (files.directory / "start.sh").read_text()
+    )
 
 
 def test_a_signal_is_passed_on_and_waited_for(shell: list[str], files: MemberFiles) -> None:

@@ -13,8 +13,12 @@ import pytest
 
 import nemo_run as run
 from nemo_run.core.execution import _kubeflow_manifests as manifests
+from nemo_run.core.execution._kubeflow_calls import launch_script
 from nemo_run.core.execution._kubeflow_script import Outcome, render
+from nemo_run.core.execution.base import ExecutorMacros
 from nemo_run.core.execution.kubeflow import KubeflowJobState
+from nemo_run.core.execution.launcher import FaultTolerance
+from nemo_run.exceptions import ConfigError
 
 
 def executor(**settings: Any) -> run.KubeflowExecutor:
@@ -137,6 +141,55 @@ def test_a_job_of_ours_has_a_tag_and_its_secret_whatever_the_user_replaced() -> 
     ]
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="nothing"),
+        pytest.param({"pod_spec_overrides": {"volumes": [], "containers": []}}, id="pods"),
+        pytest.param({"pod_spec_overrides": {"volumes": []}}, id="volumes"),
+        pytest.param({"pod_spec_overrides": {"containers": []}}, id="containers"),
+        pytest.param({"spec_kwargs": {"podTemplateOverrides": []}}, id="spec"),
+        pytest.param(
+            {"volumes": [{"name": "mine", "persistentVolumeClaim": {"claimName": "work"}}]},
+            id="a volume that is mounted nowhere",
+        ),
+    ],
+)
+def test_a_job_of_ours_has_its_work_volume_whatever_the_user_replaced(
+    settings: dict[str, Any],
+) -> None:
+    mine = executor(workdir_pvc="work", workdir_pvc_path="/w", **settings)
+    body = manifests.submitted_body(mine, "j", ["true"], tag="nr-1")
+    (entry,) = body["spec"]["podTemplateOverrides"]
+    claims = {
+        volume["name"]: volume["persistentVolumeClaim"]["claimName"]
+        for volume in entry["spec"]["volumes"]
+        if "persistentVolumeClaim" in volume
+    }
+    (container,) = entry["spec"]["containers"]
+    (mount,) = [mount for mount in container["volumeMounts"] if mount["mountPath"] == "/w"]
+    assert claims == {mount["name"]: "work"}
+
+
+def test_nothing_else_is_mounted_where_the_work_volume_goes() -> None:
+    mine = executor(
+        workdir_pvc="work",
+        workdir_pvc_path="/w",
+        volumes=[{"name": "v", "emptyDir": {}}],
+        volume_mounts=[{"name": "v", "mountPath": "/w/"}],
+    )
+    with pytest.raises(ConfigError, match="volume_mounts has 'v' at /w"):
+        mine.check()
+
+
+def test_a_variable_with_a_login_is_in_the_secret_alone() -> None:
+    login = "postgres://me:hunter2@host/db"
+    mine = executor(env_vars={"DATABASE": login, "SITE": "https://host/db"})
+    assert "hunter2" not in str(mine.get_job_body("j", []))
+    body = manifests.secret_body(mine, "j", tag="nr-1", data={})
+    assert body["data"] == {"DATABASE": base64.b64encode(login.encode()).decode()}
+
+
 def test_what_sounds_secret_is_in_the_secret_alone() -> None:
     mine = executor(env_vars={"HF_TOKEN": "t0k", "STEPS": "$3", "WANDB_API_KEY": ""})
     env = mine.get_job_body("j", [])["spec"]["trainer"]["env"]
@@ -223,6 +276,24 @@ class TestScript:
         assert "export A='$B'" in text
         assert 'export R="${PET_NODE_RANK}"' in text
         assert "dir='/w/a b'" in text
+
+    def test_every_macro_is_a_variable_of_the_pod(self) -> None:
+        mine = executor(launcher=FaultTolerance(cfg_path="/w/ft.yml"))
+        macros = [
+            ExecutorMacros.HEAD_NODE_IP_VAR,
+            ExecutorMacros.NPROC_PER_NODE_VAR,
+            ExecutorMacros.NUM_NODES_VAR,
+            ExecutorMacros.NODE_RANK_VAR,
+            ExecutorMacros.FT_LAUNCHER_CFG_PATH_VAR,
+        ]
+        words = [mine.macro_values().substitute(f"$${macro}") for macro in macros]
+        text = launch_script(mine, ["run", *words], name="j", env={"C": words[-1]}, retries=0)
+        assert (
+            'run "${PET_MASTER_ADDR}" "${PET_NPROC_PER_NODE}" "${PET_NNODES}" "${PET_NODE_RANK}" '
+            '"${FAULT_TOL_CFG_PATH}"'
+        ) in text
+        known, used = "export FAULT_TOL_CFG_PATH=/w/ft.yml\n", 'export C="${FAULT_TOL_CFG_PATH}"\n'
+        assert text.index(known) < text.index(used)
 
     def test_what_a_pod_leaves_can_be_read(self) -> None:
         said = "nemo_run: exit_code=3 attempts=2 lines=14\n"

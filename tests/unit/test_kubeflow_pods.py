@@ -46,3 +46,10 @@ def test_a_job_has_failed_before_kubeflow_says_so_if_the_task_cannot_run_again(
 ) -> None:
     found = seen(JOB, [ended_pod(policy)], 1, on_volume=on_volume)
     assert found.state is state
+
+
+def test_a_job_that_kubeflow_has_not_said_the_end_of_ended_with_its_last_pod() -> None:
+    job = {"metadata": {"name": "job"}, "status": {"jobsStatus": [{"succeeded": 1}]}}
+    found = seen(job, [ended_pod("OnFailure")], 1, on_volume=False)
+    assert found.state is KubeflowJobState.SUCCEEDED
+    assert found.ended_at == 1767225601.0

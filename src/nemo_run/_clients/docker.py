@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import os
 import struct
@@ -138,7 +139,10 @@ def _connected(host: str, pid: int) -> Engine:
 def _new_client(host: str) -> Any:
     docker = docker_package()
     environment = {**os.environ, **({"DOCKER_HOST": host} if host else {})}
+    tls = _certificates(host)
     try:
+        if tls is not None:
+            return docker.DockerClient(base_url=host, tls=tls)
         return docker.from_env(environment=environment)
     except (docker.errors.DockerException, requests.exceptions.RequestException) as err:
         where = host or f"unix://{_SOCKET}"
@@ -174,6 +178,24 @@ def _host() -> str:
             "use', or say where the engine is by the variable DOCKER_HOST."
         )
     return str(context.Host or "")
+
+
+def _certificates(host: str) -> Any:
+    """Return those of the context that leads to ``host``; None where no context has any."""
+    if os.environ.get("DOCKER_HOST") == host:
+        return None  # then variables name them, too
+    contexts = docker_package().context
+    try:
+        # The chosen one first; a job may have been submitted by another.
+        files = Path(contexts.config.get_meta_dir()).glob("*/meta.json")
+        names = [json.loads(file.read_bytes())["Name"] for file in files]
+        for name in (os.environ.get("DOCKER_CONTEXT", ""), *names):
+            context = contexts.ContextAPI.get_context(name or None)
+            if context is not None and context.Host == host and context.TLSConfig:
+                return context.TLSConfig
+    except Exception as err:  # noqa: BLE001 - files of another program, in whatever state
+        log.debug("no Docker context could be read: %s", err)
+    return None
 
 
 class Engine:

@@ -7,22 +7,17 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from nemo_run._clients import _k8s_exec
+from nemo_run._clients._k8s_site import Site, connection, vendor
 from nemo_run._clients.http import Conflict, attempts
 from nemo_run._clients.kube import NotStartedError, exec_query, talk
 from nemo_run._clients.websocket import HandshakeError, WebSocket
-from nemo_run._extras import require
 from nemo_run.exceptions import (
     AuthenticationError,
     BackendError,
@@ -37,10 +32,6 @@ BACKEND = "kubeflow"
 GROUP, VERSION, TRAINJOBS = "trainer.kubeflow.org", "v1alpha1", "trainjobs"
 RUNTIMES = "clustertrainingruntimes"
 
-REFRESH_S = 1500.0
-"""How long credentials are used before they are read again; certificates are rotated."""
-PATIENCE_S = 2.0
-"""How long to try while looking; whoever looks will look again."""
 _TIMEOUT_S = (10.0, 60.0)
 _STREAM_TIMEOUT_S = (10.0, 120.0)
 _CHUNK = 1 << 16
@@ -49,176 +40,6 @@ _SKEW_S = 120
 _BUSY = frozenset({0, 429, 500, 502, 503, 504})
 _WAITING = ("waiting to start", "ContainerCreating", "PodInitializing")
 _NO_SUCH_PREVIOUS = "previous terminated container"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Site:
-    """A cluster as a kubeconfig names it, and a namespace of it. Holds no secret.
-
-    Attributes:
-        config: the kubeconfig that was named by ``KUBECONFIG``, empty for the default one.
-        context: empty for credentials that a pod is given.
-        server: where that led when a job was submitted; empty if nobody has looked yet.
-        patience_s: how long to try through an outage. Not stored.
-    """
-
-    namespace: str
-    config: str = ""
-    context: str = ""
-    server: str = ""
-    patience_s: float = PATIENCE_S
-
-    @classmethod
-    def current(cls, namespace: str, *, patience_s: float = PATIENCE_S) -> Site:
-        """Return what ``KUBECONFIG`` and the current context of it name now.
-
-        Raises:
-            ConfigError: there is neither a kubeconfig nor the credentials of a pod.
-        """
-        files = os.environ.get("KUBECONFIG", "")
-        config = os.pathsep.join(str(Path(file).absolute()) for file in files.split(os.pathsep))
-        asked = cls(namespace=namespace, config=config if files else "", patience_s=patience_s)
-        found = _connection(asked)
-        return cls(
-            namespace=namespace,
-            config=asked.config,
-            context=found.context,
-            server=found.server,
-            patience_s=patience_s,
-        )
-
-    @classmethod
-    def from_where(cls, where: Mapping[str, str], *, patience_s: float = PATIENCE_S) -> Site:
-        return cls(
-            namespace=where["namespace"],
-            config=where["config"],
-            context=where["context"],
-            server=where["server"],
-            patience_s=patience_s,
-        )
-
-    def to_where(self) -> dict[str, str]:
-        return {
-            "namespace": self.namespace,
-            "config": self.config,
-            "context": self.context,
-            "server": self.server,
-        }
-
-    def cluster(self) -> Cluster:
-        return Cluster(self)
-
-
-@dataclass(frozen=True)
-class _Connection:
-    configuration: Any
-    api: Any
-    context: str
-    server: str
-    made_at: float
-
-
-_connections: dict[tuple[int, str, str, str], _Connection] = {}
-_lock = threading.Lock()
-
-
-def _vendor(module: str) -> Any:
-    return require(f"kubernetes.{module}", extra="kubeflow", needed_by="KubeflowExecutor")
-
-
-def _connection(site: Site, *, renewed: bool = False) -> _Connection:
-    """Return the connection to a cluster, by whichever kubeconfig leads there.
-
-    Raises:
-        ConfigError: none does; says why the first does not.
-    """
-    first, *others = _kubeconfigs(site)
-    try:
-        return _connection_by(first, site, renewed=renewed)
-    except ConfigError:
-        for file in others:
-            with suppress(ConfigError):
-                return _connection_by(file, site, renewed=renewed)
-        raise
-
-
-def _connection_by(file: str, site: Site, *, renewed: bool) -> _Connection:
-    """Return the connection that a kubeconfig gives; one that is too old is made again."""
-    # Not shared with a process that was forked from this one.
-    key = (os.getpid(), file, site.context, "" if site.context else _version(file))
-    with _lock:
-        known = _connections.get(key)
-        if known is None or renewed or time.monotonic() - known.made_at > REFRESH_S:
-            known = _connections[key] = _connect(file, site)
-    if site.server and known.server != site.server:
-        raise ConfigError(
-            f"The job was submitted to {site.server}, but context {known.context!r} of the "
-            f"kubeconfig now leads to {known.server}. Use the kubeconfig of then: set KUBECONFIG."
-        )
-    return known
-
-
-def _connect(file: str, site: Site) -> _Connection:
-    client, config = _vendor("client"), _vendor("config")
-    configuration = client.Configuration()
-    try:
-        context = _load_kubeconfig(file, site, config, configuration)
-    except config.ConfigException as err:
-        context = ""
-        if site.context:
-            raise _no_such_context(site, err) from err
-        try:
-            config.load_incluster_config(client_configuration=configuration)
-        except config.ConfigException:
-            raise ConfigError(
-                f"There is no cluster to submit to: {err} Write a kubeconfig, as for kubectl, or "
-                "name one by KUBECONFIG."
-            ) from err
-    # What is worth repeating is repeated here, where it is known what may be.
-    configuration.retries = False
-    api = client.ApiClient(configuration)
-    return _Connection(configuration, api, context, str(configuration.host), time.monotonic())
-
-
-def _kubeconfigs(site: Site) -> list[str]:
-    """Return the kubeconfig of when a job was submitted, and that of now, which may be another.
-
-    Each is a path, or several with what separates those of ``PATH``.
-    """
-    default = str(Path("~/.kube/config").expanduser())
-    # The vendor's client reads the variable once, when it is imported.
-    now = os.environ.get("KUBECONFIG") or default
-    then = (site.config or default) if site.server else now
-    return list(dict.fromkeys((then, now)))
-
-
-def _version(kubeconfig: str) -> str:
-    """Return what changes with the files: somebody may have chosen another current context."""
-    files = [Path(file) for file in kubeconfig.split(os.pathsep)]
-    return " ".join(str(file.stat().st_mtime_ns) for file in files if file.exists())
-
-
-def _load_kubeconfig(file: str, site: Site, config: Any, configuration: Any) -> str:
-    """Fill in a configuration and return the name of its context."""
-    try:
-        _, active = config.list_kube_config_contexts(config_file=file)
-        name = site.context or str(active["name"])
-        config.load_kube_config(
-            config_file=file,
-            context=name,
-            client_configuration=configuration,
-            persist_config=False,
-        )
-    except (OSError, TypeError, ValueError, KeyError, AttributeError) as err:
-        raise ConfigError(f"The kubeconfig {file} cannot be used: {err}.") from err
-    return name
-
-
-def _no_such_context(site: Site, err: Exception) -> ConfigError:
-    return ConfigError(
-        f"Context {site.context!r} is needed, and the kubeconfig does not give it: {err} Use the "
-        "kubeconfig that the job was submitted with: set KUBECONFIG."
-    )
 
 
 class LogStream(Iterator[bytes]):
@@ -256,7 +77,7 @@ class Cluster:
         Raises:
             JobNotFoundError: there is none.
         """
-        return self._custom("get_namespaced_custom_object", self.namespace, TRAINJOBS, name)
+        return self._trainjob("get_namespaced_custom_object", name)
 
     def create_trainjob(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Create a TrainJob.
@@ -268,13 +89,16 @@ class Cluster:
 
     def delete_trainjob(self, name: str) -> None:
         """Remove a TrainJob; it is there until all that belongs to it is gone."""
-        self._custom(
-            "delete_namespaced_custom_object",
-            self.namespace,
-            TRAINJOBS,
-            name,
-            propagation_policy="Foreground",
-        )
+        self._trainjob("delete_namespaced_custom_object", name, propagation_policy="Foreground")
+
+    def _trainjob(self, verb: str, name: str, **options: Any) -> dict[str, Any]:
+        try:
+            return self._custom(verb, self.namespace, TRAINJOBS, name, **options)
+        except JobNotFoundError as err:
+            if self.is_served():
+                raise
+            # Kubeflow is being upgraded, or something is in the way: no word about the job.
+            raise self._lost(f"{verb} {name}", f"{err.detail}: no TrainJobs are known") from err
 
     def runtime(self, name: str) -> dict[str, Any]:
         return self._custom("get_cluster_custom_object", RUNTIMES, name)
@@ -457,11 +281,11 @@ class Cluster:
 
     def _ask(self, what: str, call: Callable[[Any, Any], Any]) -> Any:
         """Make a call, again through an outage, and once more with new credentials after a 401."""
-        client = _vendor("client")
+        client = vendor("client")
         renewed = False
         for attempt in attempts(self.site.patience_s):
             try:
-                return call(client, _connection(self.site, renewed=renewed).api)
+                return call(client, self._api(renewed))
             except (client.ApiException, HandshakeError) as err:
                 refusal = self._refusal(what, err)
                 if err.status == 401 and not renewed:
@@ -473,6 +297,13 @@ class Cluster:
             except _transport_errors() as err:
                 attempt.failed(self._lost(what, str(err)))
         raise AssertionError("unreachable")
+
+    def _api(self, renewed: bool) -> Any:
+        try:
+            return connection(self.site, renewed=renewed).api
+        except ConfigError as err:
+            # The way there was lost since it was written down, which says nothing about the job.
+            raise BackendUnavailableError(str(err), backend=BACKEND, operation="connect") from err
 
     def _refusal(self, what: str, err: Any) -> BackendError:
         said, status = _said(err), err.status or 0

@@ -11,10 +11,11 @@ from tests.integration.docker.engine import DockerEngine
 from tests.integration.docker.images import PLAIN
 from tests.integration.docker.proxy import LOGS, Death, EngineProxy
 from tests.integration.launching import wait_for
+from torchx.schedulers.api import Stream
 from torchx.specs import AppState
 
 from nemo_run._clients.docker import Engine, connect
-from nemo_run.exceptions import BackendError, BackendUnavailableError
+from nemo_run.exceptions import BackendError, BackendUnavailableError, UnsupportedError
 
 pytestmark = pytest.mark.slow
 
@@ -76,6 +77,13 @@ def test_an_engine_that_keeps_no_log_says_so(
     container = ended(engine, log_config={"Type": "none"})
     with pytest.raises(BackendError, match="no log"):
         b"".join(way.output(container))
+
+
+def test_one_stream_alone_is_not_to_be_had(cluster: DockerCluster) -> None:
+    app_id = cluster.schedule("echo out; echo err >&2")
+    cluster.wait(app_id)
+    with pytest.raises(UnsupportedError, match="STDERR"):
+        cluster.lines(app_id, streams=Stream.STDERR)
 
 
 def test_a_job_has_not_ended_before_its_output_is_here(

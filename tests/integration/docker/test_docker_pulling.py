@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -51,12 +52,15 @@ def test_a_registry_that_wants_to_know_who_asks_is_named(
         cluster.schedule("true", container_image=registry.image, pull="missing")
 
 
+@pytest.mark.parametrize("took_s", [0, 3600])
 def test_a_connection_that_breaks_while_an_image_comes_is_made_again(
-    cluster: DockerCluster, registry: Registry, proxy: EngineProxy
+    cluster: DockerCluster, registry: Registry, proxy: EngineProxy, took_s: int
 ) -> None:
     broken: list[bool] = []
     proxy.wait_for(Death(PULL, done=True, torn=True), lambda: broken.append(True))
+    now = time.monotonic
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: now() + took_s * len(broken))
         patch.setenv("DOCKER_HOST", f"unix://{proxy.path}")
         assert release(cluster, registry, "always") == ["first\n"]
     assert broken == [True]

@@ -18,7 +18,8 @@ from tests.integration.launching import lines, only_experiment, start, wait_for,
 from torchx.specs import AppState
 
 from nemo_run._clients.docker import connect
-from nemo_run.exceptions import BackendUnavailableError, SubmitError
+from nemo_run.core.execution._docker_files import JobFiles
+from nemo_run.exceptions import BackendUnavailableError, JobNotFoundError, SubmitError
 
 pytestmark = pytest.mark.slow
 
@@ -254,6 +255,21 @@ class TestLauncher:
         assert resumed.wait(60) == 0
         assert states(only_experiment("survivor")) == {"a": "SUCCEEDED", "b": "SUCCEEDED"}
         assert lines(cluster.scratch / "log") == ["up", "after"], "each ran once"
+
+    def test_what_another_engine_may_have_is_not_started_again(
+        self, cluster: DockerCluster, engine: DockerEngine, proxy: EngineProxy
+    ) -> None:
+        planned = cluster.plan("echo hello")
+        app_id = planned.request.id
+        die_launching(cluster, planned, proxy, Death(START))
+        remove(engine, app_id)  # as if it had never been here
+        files = JobFiles.of(planned.request.executor.job_dir, app_id)
+        where = files.read_where()
+        assert where is not None
+        files.write_where({**where, "engine": "of another machine"})
+        assert cluster.scheduler.submitted(planned) == app_id
+        with pytest.raises(JobNotFoundError, match="not known to be the one"):
+            cluster.cancel(app_id)
 
     @pytest.mark.parametrize("done", [False, True])
     def test_what_was_made_or_not_and_not_started_runs_once(

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from tests.contract.backends import KubeflowCluster
+from tests.emulators.faults import Fault
 from tests.emulators.kubernetes import KubernetesEmulator
 from tests.integration.kubeflow.waiting import until
 from torchx.specs import AppState
 
 import nemo_run as run
 from nemo_run.core.execution.kubeflow import KubeflowJobState
+from nemo_run.exceptions import BackendUnavailableError
 
 pytestmark = pytest.mark.slow
 
@@ -133,6 +135,37 @@ class TestLogs:
         assert list(executor.fetch_logs(name)) == ["0\n", "end\n", "1\n", "end\n"]
         everything = Path(executor.job_dir) / "log-allranks_0.out"
         assert everything.read_text() == "0\nend\n1\nend\n"
+
+    def test_nodes_in_the_middle_are_noted_and_not_shown(self, bare: KubeflowCluster) -> None:
+        executor = assigned(bare, num_nodes=3)
+        name, _ = executor.launch("job", ["sh", "-c", "echo node $PET_NODE_RANK"])
+        until(lambda: executor.status(name) is KubeflowJobState.SUCCEEDED)
+        for stream in (False, True):
+            shown = sorted(executor.fetch_logs(name, stream=stream))
+            assert shown == ["node 0\n", "node 2\n"]
+            everything = Path(executor.job_dir) / "log-allranks_0.out"
+            assert sorted(everything.read_text().splitlines()) == ["node 0", "node 1", "node 2"]
+            everything.unlink()
+
+    def test_what_was_noted_stays_where_less_is_to_be_had(
+        self, bare: KubeflowCluster, emulator: KubernetesEmulator
+    ) -> None:
+        executor = assigned(bare)
+        name, _ = executor.launch("job", ["seq", "1000"])
+        until(lambda: executor.status(name) is KubeflowJobState.SUCCEEDED)
+        list(executor.fetch_logs(name))
+        everything = Path(executor.job_dir) / "log-allranks_0.out"
+        noted = everything.read_text()
+        assert len(noted.splitlines()) == 1000
+        with (
+            emulator.faults.on(Fault(path="/log$", cut_after=500)),
+            pytest.raises(BackendUnavailableError),
+        ):
+            list(executor.fetch_logs(name))
+        emulator.expire(name)
+        for stream in (False, True):
+            assert list(executor.fetch_logs(name, stream=stream)) == []
+        assert everything.read_text() == noted
 
     def test_streaming_ends_with_a_job_that_is_deleted(self, bare: KubeflowCluster) -> None:
         executor = assigned(bare)

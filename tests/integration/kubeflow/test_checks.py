@@ -16,7 +16,13 @@ from tests.emulators.kubernetes.operator import Runtime
 from tests.integration.kubeflow.waiting import until
 from torchx.specs import AppState
 
-from nemo_run.exceptions import ConfigError, NemoRunError, SubmitError, UnsupportedError
+from nemo_run.exceptions import (
+    BackendUnavailableError,
+    ConfigError,
+    NemoRunError,
+    SubmitError,
+    UnsupportedError,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -41,6 +47,10 @@ def without_patching(emulator: KubernetesEmulator) -> None:
     emulator.denied.add("patch secrets")
 
 
+def without_reading(emulator: KubernetesEmulator) -> None:
+    emulator.denied |= {"get pods", "delete pods", "get secrets"}
+
+
 def with_a_strange_runtime(emulator: KubernetesEmulator) -> None:
     emulator.runtimes["odd"] = Runtime(name="odd", job="worker")
 
@@ -52,6 +62,13 @@ WRONG = [
     pytest.param(without_exec, {}, "rights", "may not: create pods/exec", id="no exec"),
     pytest.param(without_jobs, {}, "rights", "may not: create trainjobs", id="no jobs"),
     pytest.param(without_patching, {}, "rights", "may not: patch secrets", id="no patch"),
+    pytest.param(
+        without_reading,
+        {"workdir_pvc": None},
+        "rights",
+        "may not: get secrets, get pods, delete pods",
+        id="no reading",
+    ),
     pytest.param(
         None, {"runtime_ref": "other"}, "runtime", "no ClusterTrainingRuntime 'other'", id="runtime"
     ),
@@ -172,6 +189,26 @@ class TestKubeconfig:
         status = cluster.status(app_id)
         assert status is not None
         assert status.state is AppState.SUCCEEDED
+
+    def test_one_that_has_vanished_says_nothing_of_the_job(
+        self,
+        cluster: KubeflowCluster,
+        emulator: KubernetesEmulator,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        app_id = cluster.schedule("sleep 60")
+        away = emulator.kubeconfig.rename(tmp_path / "away")
+        now = time.monotonic
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "monotonic", lambda: now() * 3600)  # it is read again
+            with pytest.raises(BackendUnavailableError, match="KUBECONFIG"):
+                cluster.cancel(app_id)
+            with pytest.raises(BackendUnavailableError, match="KUBECONFIG"):
+                cluster.lines(app_id)
+        away.rename(emulator.kubeconfig)
+        cluster.cancel(app_id)
+        assert cluster.wait(app_id).state is AppState.CANCELLED
 
     def test_a_context_that_leads_elsewhere_by_now_says_nothing_of_the_job(
         self, cluster: KubeflowCluster, emulator: KubernetesEmulator

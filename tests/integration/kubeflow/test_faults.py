@@ -10,7 +10,7 @@ from tests.contract.backends import KubeflowCluster
 from tests.emulators.faults import Fault
 from tests.emulators.kubernetes import KubernetesEmulator
 from tests.integration.kubeflow.waiting import until
-from torchx.specs import AppState
+from torchx.specs import AppState, is_terminal
 
 from nemo_run.exceptions import BackendUnavailableError, ConnectionLostError, SubmitError
 
@@ -59,6 +59,40 @@ def test_a_job_that_is_refused_leaves_nothing(
     assert state is AppState.FAILED
 
 
+def test_an_outage_does_not_hide_why_a_job_was_refused(
+    bare: KubeflowCluster, emulator: KubernetesEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulator.faults.add(Fault(method="DELETE", path="/secrets/", status=503))
+    now = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: now() * 60)  # a second is a minute
+    with pytest.raises(SubmitError, match="numNodez"):
+        bare.schedule("true", container_kwargs={"numNodez": 1})
+
+
+def test_a_secret_whose_answer_was_lost_does_not_stay_without_its_job(
+    bare: KubeflowCluster, emulator: KubernetesEmulator
+) -> None:
+    emulator.faults.add(Fault(method="POST", path="/secrets$", times=1, handled=True, drop=True))
+    emulator.faults.add(Fault(method="GET", path="/secrets/", status=403))
+    with pytest.raises(SubmitError, match="was not submitted"):
+        bare.schedule("true")
+    assert (emulator.created, emulator.secrets) == ([], {})
+
+
+def test_a_cluster_that_does_not_know_trainjobs_now_says_nothing_about_a_job(
+    bare: KubeflowCluster, emulator: KubernetesEmulator
+) -> None:
+    with emulator.held():
+        app_id = bare.schedule("echo hi")
+        emulator.kubeflow = False  # say, while it is upgraded
+        status = bare.status(app_id)
+        assert status is not None
+        assert not is_terminal(status.state)
+        assert "no TrainJobs are known" in status.message
+        emulator.kubeflow = True
+    assert bare.wait(app_id).state is AppState.SUCCEEDED
+
+
 def test_a_job_of_which_nobody_could_say_that_it_was_created_is_found_later(
     bare: KubeflowCluster, emulator: KubernetesEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,14 +120,16 @@ def test_a_job_of_which_nobody_could_say_that_it_was_created_is_found_later(
     assert len(emulator.created) == 1
 
 
+@pytest.mark.parametrize("path", [TRAINJOBS, r"/secrets$"])
 def test_a_job_that_was_never_created_leaves_no_secret_once_it_is_cancelled(
-    bare: KubeflowCluster, emulator: KubernetesEmulator, monkeypatch: pytest.MonkeyPatch
+    bare: KubeflowCluster, emulator: KubernetesEmulator, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
+    made = path != TRAINJOBS
     now = time.monotonic
     with monkeypatch.context() as patch:
         patch.setattr(time, "monotonic", lambda: now() * 60)  # a second is a minute
         with (
-            emulator.faults.on(Fault(method="POST", path=TRAINJOBS, status=503)),
+            emulator.faults.on(Fault(method="POST", path=path, status=503, handled=made)),
             pytest.raises(ConnectionLostError),
         ):
             bare.schedule("true")
@@ -101,6 +137,22 @@ def test_a_job_that_was_never_created_leaves_no_secret_once_it_is_cancelled(
     (app_id,) = bare.listed()
     bare.cancel(app_id)
     assert emulator.secrets == {}
+
+
+def test_a_job_that_may_be_ours_and_cannot_be_looked_at_is_not_given_up(
+    bare: KubeflowCluster, emulator: KubernetesEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulator.faults.add(Fault(method="POST", path=TRAINJOBS, times=1, handled=True, drop=True))
+    emulator.faults.add(Fault(method="GET", path="/trainjobs/", skip=1, status=503))
+    now = time.monotonic
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: now() * 60)  # a second is a minute
+        with pytest.raises(ConnectionLostError, match="not known whether"):
+            bare.schedule("true")
+    emulator.faults.clear()
+    assert len(emulator.created) == 1
+    (app_id,) = bare.listed()
+    assert bare.wait(app_id).state is AppState.SUCCEEDED
 
 
 def test_a_job_that_could_not_be_submitted_for_an_outage_can_be_later(

@@ -45,6 +45,21 @@ def test_several_who_see_the_end_at_once_keep_one_whole_log(
     assert bare.lines(app_id) == [f"{number}\n" for number in range(1, 101)]
 
 
+def test_one_failure_right_after_the_end_does_not_lose_the_log(
+    bare: KubeflowCluster, emulator: KubernetesEmulator
+) -> None:
+    app_id = bare.schedule("echo said")
+    until(lambda: emulator.created[0].ended)
+    emulator.created[0].conditions.clear()  # Kubeflow says it some time after the pods
+    with emulator.faults.on(Fault(path=LOG, status=503)):
+        early = bare.status(app_id)
+        assert early is not None
+        assert not is_terminal(early.state)
+    assert bare.wait(app_id).state is AppState.SUCCEEDED
+    emulator.expire(emulator.created[0].name)
+    assert bare.lines(app_id) == ["said\n"]
+
+
 class TestOfALostNode:
     """Kubernetes answers with 500 where it cannot reach a node."""
 

@@ -12,7 +12,7 @@ from torchx.specs import AppState
 
 import nemo_run as run
 from nemo_run._buildables import make
-from nemo_run._clients.k8s import Site
+from nemo_run._clients._k8s_site import Site
 from nemo_run.config import Config
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 from nemo_run.exceptions import BackendError
@@ -64,6 +64,19 @@ def test_a_job_of_0_12_is_cancelled(cluster: KubeflowCluster, emulator: Kubernet
     cluster.cancel(app_id)
     assert cluster.wait(app_id).state is AppState.CANCELLED
     assert emulator.trainjobs == {}
+
+
+def test_a_secret_that_is_called_as_a_job_of_0_12_is_somebody_elses(
+    cluster: KubeflowCluster, emulator: KubernetesEmulator
+) -> None:
+    name = submitted_by_0_12(cluster, "true")
+    app_id = leave_index(name)
+    cluster.wait(app_id)
+    theirs = {"metadata": {"name": name, "namespace": "default"}}
+    emulator.secrets["default", name] = theirs
+    for leftover in cluster.executor().leftovers(f"kubeflow://nemo_run/{app_id}"):
+        leftover.remove()
+    assert (emulator.trainjobs, emulator.secrets) == ({}, {("default", name): theirs})
 
 
 def test_a_job_of_0_12_that_this_cluster_does_not_have_may_be_in_another(

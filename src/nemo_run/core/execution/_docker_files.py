@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_run import _shell
-from nemo_run._credentials import sounds_secret
+from nemo_run._credentials import holds_secret
 from nemo_run._files import read_whole, write_whole
 from nemo_run.core.execution._docker_settings import RUNDIR
 
@@ -99,13 +100,18 @@ exit "$code"
 
 def start_script(job: str, name: str) -> str:
     """Return the script that runs, and outlives, the command it is given."""
-    script = _SCRIPT.replace("ENVIRONMENT", ENVIRONMENT)
-    return script.replace("JOB", _shell.render([job])).replace("NAME", f"{name}-{job[-8:]}")
+    words = {
+        "ENVIRONMENT": ENVIRONMENT,
+        "JOB": _shell.render([job]),
+        "NAME": f"{name}-{job[-8:]}",
+    }
+    # At once: a name may have such a word in it.
+    return re.sub("|".join(words), lambda match: words[match[0]], _SCRIPT)
 
 
 def seen_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that everybody may see who may ask the engine."""
-    return {k: v for k, v in environment.items() if not sounds_secret(k)}
+    return {k: v for k, v in environment.items() if not holds_secret(k, v)}
 
 
 @dataclass(frozen=True)
@@ -176,7 +182,7 @@ class MemberFiles:
     def prepare(self, job: str, name: str, environment: Mapping[str, str]) -> list[str]:
         """Write what the container needs; return the command that starts it, without arguments."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        secret = {k: v for k, v in environment.items() if sounds_secret(k)}
+        secret = {k: v for k, v in environment.items() if holds_secret(k, v)}
         if secret:
             lines = "".join(_shell.export(k, v) + "\n" for k, v in secret.items())
             write_whole(self.directory / ENVIRONMENT, lines.encode("utf-8", "surrogateescape"))

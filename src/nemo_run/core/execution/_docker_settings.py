@@ -32,6 +32,7 @@ _OURS = {
     "network": "network",
     "command": "the task",
     "name": "the name of the job",
+    "network_mode": "network",
     "networking_config": "network",
 }
 # How containers come and go is ours to say.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
+import tempfile
 import threading
 import time
 from collections import deque
@@ -13,7 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from nemo_run._clients.k8s import Site
+from nemo_run._clients._k8s_site import Site
 from nemo_run._files import write_whole
 from nemo_run._records import new_tag
 from nemo_run.core.execution import _kubeflow_jobs as jobs
@@ -45,14 +46,13 @@ def launch_script(
     retries: int,
 ) -> str:
     """Return the script that every pod of a job runs. It holds the environment."""
-    macros = executor.macro_values()
     return _kubeflow_script.render(
         argv,
         name=name,
         place=executor.place,
         env=env,
         retries=retries,
-        expand={macros.head_node_ip_var, macros.node_rank_var},
+        expand=set(dataclasses.asdict(executor.macro_values()).values()),
         before=_fault_tolerance(executor, name),
     )
 
@@ -101,7 +101,7 @@ def launch(
 
 
 def status(executor: KubeflowExecutor, job_name: str) -> KubeflowJobState | None:
-    name = named(job_name)
+    name = jobs.name_in(job_name)
     cluster = Site.current(executor.namespace).cluster()
     try:
         job = cluster.trainjob(name)
@@ -115,15 +115,10 @@ def status(executor: KubeflowExecutor, job_name: str) -> KubeflowJobState | None
         return None
 
 
-def named(job: str) -> str:
-    """Return the name of a TrainJob, out of the id or handle of a job where that is given."""
-    return job.rpartition("___")[2]
-
-
 def cancel(
     executor: KubeflowExecutor, job_name: str, *, wait: bool, timeout_s: float, poll_s: float
 ) -> bool | None:
-    name = named(job_name)
+    name = jobs.name_in(job_name)
     site = Site.current(executor.namespace, patience_s=jobs.STOP_PATIENCE_S)
     cluster = site.cluster()
     try:
@@ -136,7 +131,7 @@ def cancel(
 def fetch_logs(
     executor: KubeflowExecutor, job_name: str, stream: bool, lines: int, timeout_s: float
 ) -> Iterator[str]:
-    name = named(job_name)
+    name = jobs.name_in(job_name)
     cluster = Site.current(executor.namespace).cluster()
     deadline = time.monotonic() + timeout_s
     while stream and not pods_of(cluster, name) and not _has_ended(executor, name):
@@ -154,22 +149,27 @@ def fetch_logs(
             otherwise=lambda: iter(()),
             continued=bool(executor.workdir_pvc),
         )
-        for node in (0, executor.num_nodes - 1)
+        for node in range(executor.num_nodes)
     }
     found = _as_they_come(sources) if stream else _in_turn(sources)
     shown = (
         line.decode("utf-8", "replace")
-        for node, line in _noted(executor, found)
+        for node, line in _noted(executor, found, at_once=stream)
         if _is_shown(executor, node, line)
     )
     yield from shown if stream else deque(shown, maxlen=lines)
 
 
 def _is_shown(executor: KubeflowExecutor, node: int, line: bytes) -> bool:
-    """Tell whether a line is of the first process or the last, or of none that torchrun names."""
+    """Tell whether a line is of the first process or the last.
+
+    One that torchrun has not marked is of the first node or the last.
+    """
     mark = _MARKED.search(line)
     first, last = (0, 0), (executor.num_nodes - 1, executor.nproc_per_node() - 1)
-    return mark is None or (node, int(mark[1])) in (first, last)
+    if mark is None:
+        return node in (first[0], last[0])
+    return (node, int(mark[1])) in (first, last)
 
 
 def _in_turn(sources: Mapping[int, Iterator[bytes]]) -> Iterator[tuple[int, bytes]]:
@@ -208,19 +208,27 @@ def _as_they_come(sources: Mapping[int, Iterator[bytes]]) -> Iterator[tuple[int,
 
 
 def _noted(
-    executor: KubeflowExecutor, found: Iterator[tuple[int, bytes]]
+    executor: KubeflowExecutor, found: Iterator[tuple[int, bytes]], *, at_once: bool
 ) -> Iterator[tuple[int, bytes]]:
-    """Pass lines on, and have a copy of all in the directory of the job, if there is one."""
+    """Pass lines on, and have a copy of all in the directory of the job, if there is one.
+
+    An earlier copy stays until there is a new one: ``at_once`` one that grows, else a whole one.
+    """
     directory = Path(executor.job_dir) if executor.job_dir else None
     if directory is None or not directory.is_dir():
         yield from found
         return
     path = directory / "log-allranks_0.out"
-    path.write_bytes(b"")  # each call reads all there is
-    with path.open("ab", buffering=0) as file:
-        for node, line in found:
-            file.write(line)
-            yield node, line
+    with tempfile.TemporaryDirectory(prefix=".", dir=directory) as scratch:
+        part = Path(scratch, path.name)
+        with part.open("wb", buffering=0) as file:
+            for node, line in found:
+                file.write(line)
+                if at_once and part.exists():
+                    part.replace(path)
+                yield node, line
+        if part.exists() and part.stat().st_size:
+            part.replace(path)
 
 
 def _has_ended(executor: KubeflowExecutor, name: str) -> bool:
@@ -281,7 +289,7 @@ def _recorded(job_name: str) -> Mapping[str, str]:
     """Return what is remembered of a job, by the name of its TrainJob."""
     from nemo_run._records import JobStore
 
-    name = named(job_name)
+    name = jobs.name_in(job_name)
     for record in JobStore().list("kubeflow"):
         if record.ref is not None and record.ref.where.get("name") == name:
             return record.ref.where

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nemo_run._clients.k8s import BACKEND, GROUP, TRAINJOBS, Cluster, Site
+from nemo_run._clients._k8s_site import Site
+from nemo_run._clients.k8s import BACKEND, GROUP, TRAINJOBS, Cluster
 from nemo_run.core.execution._kubeflow_manifests import NODE
 from nemo_run.core.execution.checks import Finding, attempt
 from nemo_run.exceptions import (
@@ -42,15 +43,17 @@ _ALWAYS = (
     _Right("get", TRAINJOBS, GROUP),
     _Right("delete", TRAINJOBS, GROUP),
     _Right("create", "secrets"),
+    _Right("get", "secrets"),
     _Right("patch", "secrets"),
     _Right("delete", "secrets"),
     _Right("list", "pods"),
+    _Right("get", "pods"),
+    _Right("delete", "pods"),
     _Right("get", "pods", subresource="log"),
 )
 _known_rights: set[tuple[str, str, _Right]] = set()
 _WITH_VOLUME = (
     _Right("create", "pods"),
-    _Right("delete", "pods"),
     _Right("create", "pods", subresource="exec"),
 )
 

@@ -6,17 +6,20 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nemo_run._clients._k8s_site import Site
 from nemo_run._clients.http import Conflict
-from nemo_run._clients.k8s import BACKEND, Cluster, Site
+from nemo_run._clients.k8s import BACKEND, Cluster
 from nemo_run._clients.rfc3339 import seconds
 from nemo_run.core.execution import _kubeflow_manifests as manifests
 from nemo_run.core.execution._kubeflow_pods import pods_of
-from nemo_run.core.execution._kubeflow_script import STATE_DIR, Outcome
-from nemo_run.core.execution._kubeflow_volume import WorkVolume, packed
+from nemo_run.core.execution._kubeflow_script import STATE_DIR, Outcome, is_script
+from nemo_run.core.execution._kubeflow_volume import NOTES, WorkVolume, packed
 from nemo_run.exceptions import (
+    AuthenticationError,
     BackendError,
     BackendUnavailableError,
     ConnectionLostError,
@@ -70,11 +73,18 @@ def submit(
             if executor.workdir_pvc:
                 volume = WorkVolume.of(executor, cluster, name)
                 place = executor.code_dir
-                volume.put(_directory(executor), place, seal=f"{STATE_DIR}/{name}/placed")
+                volume.put(
+                    _directory(executor),
+                    place,
+                    without=staying(executor),
+                    seal=f"{STATE_DIR}/{name}/placed",
+                )
             else:
                 data[manifests.FILES_KEY] = _files(executor)
             wanted()
-            _put_secret(cluster, manifests.secret_body(executor, name, tag=tag, data=data), tag)
+            body = manifests.secret_body(executor, name, tag=tag, data=data)
+            with _in_doubt(name):
+                _put_secret(cluster, body, tag)
     except (SubmitError, BackendUnavailableError):
         raise
     except BackendError as err:
@@ -90,8 +100,16 @@ def _directory(executor: KubeflowExecutor) -> Path | None:
     return Path(executor.job_dir) if executor.job_dir else None
 
 
+def staying(executor: KubeflowExecutor) -> set[str]:
+    """Return what we have in the directory of a job that is not for the job to see."""
+    names = {NOTES, f"{executor.job_name}.tar.gz"}
+    if is_script(Path(executor.job_dir, manifests.SCRIPT_KEY)):
+        names.add(manifests.SCRIPT_KEY)
+    return names
+
+
 def _files(executor: KubeflowExecutor) -> bytes:
-    data = packed(_directory(executor))
+    data = packed(_directory(executor), staying(executor))
     if len(data) > MOST_BYTES:
         raise SubmitError(
             f"The files of the job are {len(data) / 1e6:.1f} MB when packed, and without a volume "
@@ -107,7 +125,13 @@ def _put_secret(cluster: Cluster, body: Mapping[str, Any], tag: str) -> None:
     try:
         cluster.create_secret(body)
     except Conflict:
-        labels = cluster.secret(body["metadata"]["name"])["metadata"].get("labels") or {}
+        name = body["metadata"]["name"]
+        try:
+            labels = cluster.secret(name)["metadata"].get("labels") or {}
+        except AuthenticationError:
+            # By its name it is ours, of an attempt whose answer was lost; nobody else removes it.
+            remove_secret(cluster, name)
+            raise
         if labels.get(manifests.TAG_LABEL) != tag:
             raise
 
@@ -115,13 +139,28 @@ def _put_secret(cluster: Cluster, body: Mapping[str, Any], tag: str) -> None:
 def _create(cluster: Cluster, executor: KubeflowExecutor, name: str, tag: str) -> dict[str, Any]:
     body = manifests.submitted_body(executor, name, command(), tag=tag)
     try:
-        return cluster.create_trainjob(body)
+        with _in_doubt(name):
+            return cluster.create_trainjob(body)
     except Conflict as err:
         # Of an earlier attempt whose answer was lost, if it has our tag.
-        found = find(cluster, name, tag)
+        with _in_doubt(name):
+            found = find(cluster, name, tag)
         if found is not None:
             return found
+        remove_secret(cluster, name)
         raise _refused(name, err) from err
+    except BackendUnavailableError:
+        raise
+    except BackendError as err:
+        remove_secret(cluster, name)
+        raise _refused(name, err) from err
+
+
+@contextmanager
+def _in_doubt(name: str) -> Iterator[None]:
+    """Say of an outage that something of the job may have been made, so that it is asked about."""
+    try:
+        yield
     except BackendUnavailableError as err:
         raise ConnectionLostError(
             f"It is not known whether job {name} was submitted: {err}",
@@ -129,9 +168,6 @@ def _create(cluster: Cluster, executor: KubeflowExecutor, name: str, tag: str) -
             operation="submit",
             detail=err.detail,
         ) from err
-    except BackendError as err:
-        cluster.delete_secret(name)
-        raise _refused(name, err) from err
 
 
 def give_secret(cluster: Cluster, job: Mapping[str, Any]) -> None:
@@ -154,6 +190,11 @@ def remove_secret(cluster: Cluster, name: str) -> None:
 def command() -> list[str]:
     """Return what every pod of a job runs."""
     return ["/bin/bash", f"{manifests.JOB_PATH}/{manifests.SCRIPT_KEY}"]
+
+
+def name_in(job: str) -> str:
+    """Return the name of a TrainJob, out of the id or handle of a job where that is given."""
+    return job.rpartition("___")[2]
 
 
 def find(cluster: Cluster, name: str, tag: str) -> dict[str, Any] | None:
@@ -245,6 +286,7 @@ def leftovers(handle: str) -> Iterator[Leftover]:
     def remove() -> None:
         if find(cluster, name, where["tag"]) is not None:
             stop(cluster, name)
-        cluster.delete_secret(name)
+        if where["tag"]:  # 0.12 makes none, so that it would be somebody else's
+            cluster.delete_secret(name)
 
     yield Leftover(f"TrainJob {name} of namespace {where['namespace']}", remove)

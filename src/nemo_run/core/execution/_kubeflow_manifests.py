@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nemo_run._clients.k8s import GROUP, VERSION
-from nemo_run._credentials import is_reference, sounds_secret
+from nemo_run._credentials import holds_secret
 
 if TYPE_CHECKING:
     from nemo_run.core.execution.kubeflow import KubeflowExecutor
@@ -82,7 +82,7 @@ def _variables(env: Mapping[str, str], secret: str) -> list[dict[str, Any]]:
     # Everybody in the namespace can see these; the job's secret has what they must not.
     return [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}}
-        if sounds_secret(name) and value and not is_reference(value)
+        if holds_secret(name, value)
         else {"name": name, "value": literal(value)}
         for name, value in env.items()
     ]
@@ -142,17 +142,37 @@ def submitted_body(
     body["metadata"]["labels"] = {**labels, TAG_LABEL: tag}
     volumes: list[dict[str, Any]] = [{"name": JOB_VOLUME, "secret": {"secretName": name}}]
     mounts = [{"name": JOB_VOLUME, "mountPath": JOB_PATH, "readOnly": True}]
+    inner, container = _training_pod(body["spec"])
     if not executor.workdir_pvc:
         volumes.append({"name": FILES_VOLUME, "emptyDir": {}})
         mounts.append({"name": FILES_VOLUME, "mountPath": RUNDIR})
-    _attach(body["spec"], volumes, mounts)
+    else:
+        # Settings that go over others may have taken away one or both.
+        there = {str(volume.get("name")): volume for volume in inner.get("volumes", ())}
+        name = _mounted_at(container, executor.workdir_pvc_path)
+        if not name:
+            ours = (key for key in there if executor.workdir_pvc in _claims([there[key]]))
+            name = next(ours, WORKDIR_VOLUME)
+            mounts.append({"name": name, "mountPath": executor.workdir_pvc_path})
+        if name not in there:
+            volumes.append({**_claim_volume(executor.workdir_pvc), "name": name})
+    inner["volumes"] = [*inner.get("volumes", ()), *volumes]
+    container["volumeMounts"] = [*container.get("volumeMounts", ()), *mounts]
     return body
 
 
-def _attach(
-    spec: dict[str, Any], volumes: Sequence[Mapping[str, Any]], mounts: Sequence[Mapping[str, Any]]
-) -> None:
-    """Add volumes to the pods that train, whatever settings of the user's stand there."""
+def _mounted_at(container: Mapping[str, Any], path: str) -> str:
+    """Return the name of the volume that a container has at a path, empty where it has none."""
+    mounts = container.get("volumeMounts") or ()
+    found = (m for m in mounts if str(m.get("mountPath")).rstrip("/") == path.rstrip("/"))
+    return next((str(mount.get("name")) for mount in found), "")
+
+
+def _training_pod(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what goes over the pods that train, and over their container, to be added to.
+
+    It is made where settings of the user's do not have it.
+    """
     targets = [{"name": NODE}]
     entries = spec.setdefault("podTemplateOverrides", [])
     entry = next((item for item in entries if item.get("targetJobs") == targets), None)
@@ -160,13 +180,12 @@ def _attach(
         entry = {"targetJobs": targets}
         entries.append(entry)
     inner = entry.setdefault("spec", {})
-    inner["volumes"] = [*inner.get("volumes", ()), *volumes]
     containers = inner.setdefault("containers", [])
     container = next((item for item in containers if item.get("name") == NODE), None)
     if container is None:
         container = {"name": NODE}
         containers.append(container)
-    container["volumeMounts"] = [*container.get("volumeMounts", ()), *mounts]
+    return inner, container
 
 
 def secret_body(

@@ -135,7 +135,7 @@ def seen(job: Mapping[str, Any], pods: Sequence[Pod], nodes: int, *, on_volume: 
             exit_code=failed_code(latest) if failed else 0,
             restarts=restarts,
             started_at=started_at,
-            ended_at=moment,
+            ended_at=_ended_at(latest) if moment is None else moment,
         )
     for_good = on_volume or all(pod.lasting for pod in latest)
     if for_good and len(outcomes) == nodes and any(outcome.exit_code for outcome in outcomes):
@@ -146,7 +146,7 @@ def seen(job: Mapping[str, Any], pods: Sequence[Pod], nodes: int, *, on_volume: 
             exit_code=failed_code(latest),
             restarts=restarts,
             started_at=started_at,
-            ended_at=max((p.ended_at for p in latest if p.ended_at is not None), default=None),
+            ended_at=_ended_at(latest),
         )
     begun = any(pod.running or pod.restarts or pod.exit_code is not None for pod in pods)
     return Seen(
@@ -160,6 +160,10 @@ def seen(job: Mapping[str, Any], pods: Sequence[Pod], nodes: int, *, on_volume: 
 def _latest(pods: Iterable[Pod]) -> list[Pod]:
     """Return the last pod of each node."""
     return list({pod.index: pod for pod in pods}.values())
+
+
+def _ended_at(pods: Iterable[Pod]) -> float | None:
+    return max((pod.ended_at for pod in pods if pod.ended_at is not None), default=None)
 
 
 def failed_code(pods: Sequence[Pod]) -> int | None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from nemo_run import _shell
 from nemo_run.core.execution._kubeflow_manifests import FILES_KEY, JOB_PATH, RUNDIR
 
 STATE_DIR = ".nemo_run"
 
-_HEAD = """\
+_MARK = "Holds its environment: not for others to read."
+_HEAD = f"""\
 #!/bin/bash
-# Runs {name} on Kubernetes. Holds its environment: not for others to read.
+# Runs {{name}} on Kubernetes. {_MARK}
 """
 
 # Only root can make the link. Nothing of ours needs it, but a task may name files by it.
@@ -112,13 +114,22 @@ def render(
     return "".join(
         [
             _HEAD.format(name=title),
+            before,
             *(f"{line}\n" for line in exports),
             _ON_VOLUME.format(dir=_shell.render([place])) if place else _IN_POD,
-            before,
             _PLACE.format(name=name, retries=retries),
             _RUN.format(command=_shell.render(argv, expand), retries=retries),
         ]
     )
+
+
+def is_script(path: Path) -> bool:
+    """Tell whether a file is such a script, and not one of the user's that is called the same."""
+    try:
+        with path.open(errors="replace") as file:
+            return _MARK in file.read(1000)
+    except OSError:
+        return False
 
 
 _MESSAGE = re.compile(r"nemo_run: exit_code=(\d+) attempts=(\d+) lines=(\d+)")

@@ -10,11 +10,12 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,7 @@ T = TypeVar("T")
 
 READY_S = 120.0
 """How long a mover may take to start, say while its image is fetched."""
-NOTES = "kubeflow"
+NOTES = ".kubeflow"
 """The directory of a job's, on this machine, that holds what we remember and stays here."""
 _POLL_S = (0.1, 3.0)
 _BLOCK = 1 << 20
@@ -114,12 +115,19 @@ class WorkVolume:
         return True
 
     def put(
-        self, source: Path | None, directory: str, *, seal: str = "", label: str = "put"
+        self,
+        source: Path | None,
+        directory: str,
+        *,
+        without: Collection[str] = (),
+        seal: str = "",
+        label: str = "put",
     ) -> None:
         """Write what is in ``source``, if anything, to a directory; files there are replaced.
 
-        A file ``seal`` of the directory is made when all else is there. If it is there already,
-        nothing is done: somebody was here before, and a job may be using what they wrote.
+        What is called one of ``without`` stays here. A file ``seal`` of the directory is made when
+        all else is there. If it is there already, nothing is done: somebody was here before, and a
+        job may be using what they wrote.
         """
         # The end of the input cannot be told, hence the count.
         script = (
@@ -128,7 +136,7 @@ class WorkVolume:
             'if [ -n "$3" ]; then mkdir -p "$(dirname "$1/$3")" && touch "$1/$3"; fi; }'
         )
         with tempfile.TemporaryFile() as archive:
-            pack(source, archive)
+            pack(source, archive, without)
             size = archive.tell()
             if size > _BLOCK:
                 log.info("sending %.0f MB to volume %s", size / 1e6, self.claim)
@@ -157,7 +165,7 @@ class WorkVolume:
 
             self._with_pod(label, receive)
             extract(archive, unpacked)
-            shutil.copytree(unpacked, target, symlinks=True, dirs_exist_ok=True)
+            merge(unpacked, target)
 
     def read(self, file: str, *, last_lines: int | None = None) -> Iterator[bytes]:
         """Yield what a file holds, in blocks; nothing where it is not there."""
@@ -262,20 +270,31 @@ def _waiting(pod: Mapping[str, Any]) -> str:
     return next((str(item["reason"]) for item in reasons if item.get("reason")), "")
 
 
-def pack(directory: Path | None, target: IO[bytes]) -> None:
-    """Pack what a job needs of its directory: neither archives of its code nor our notes."""
+def pack(directory: Path | None, target: IO[bytes], without: Collection[str] = ()) -> None:
+    """Pack what is in a directory, but for what is called one of ``without``."""
     with tarfile.open(fileobj=target, mode="w:gz", compresslevel=1) as archive:
         for child in sorted(directory.iterdir() if directory else ()):
-            stays = child.name.endswith(".tar.gz") or child.name in (NOTES, manifests.SCRIPT_KEY)
-            if not stays:
+            if child.name not in without:
                 archive.add(child, child.name)
 
 
-def packed(directory: Path | None) -> bytes:
+def packed(directory: Path | None, without: Collection[str] = ()) -> bytes:
     """Return what `pack` makes; of no directory, an empty archive."""
     buffer = io.BytesIO()
-    pack(directory, buffer)
+    pack(directory, buffer, without)
     return buffer.getvalue()
+
+
+def merge(source: Path, target: Path) -> None:
+    """Copy what is in a directory to another, over what is there; links stay links."""
+    for directory, names, files in os.walk(source):
+        for name in (*names, *files):
+            here = Path(directory, name)
+            there = target / here.relative_to(source)
+            # copytree() makes no link where something is, and writes through one that is there.
+            if there.is_symlink() or (here.is_symlink() and there.exists()):
+                there.unlink()
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
 
 
 def _watched(blocks: Iterator[bytes], size: int, where: str) -> Iterator[bytes]:

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import fcntl
-import json
 import logging
-import os
-import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -25,11 +19,12 @@ from nemo_run._clients.docker import (
     NameTakenError,
 )
 from nemo_run._credentials import mask_environment
-from nemo_run._files import make_private_directory, read_whole, try_lock, write_whole
 from nemo_run._records import JobStore
-from nemo_run.config import ConfigurableMixin, get_nemorun_home
+from nemo_run.config import ConfigurableMixin
 from nemo_run.core.execution import _docker_settings
 from nemo_run.core.execution._docker_files import JobFiles, seen_environment
+from nemo_run.core.execution._docker_index import add_to_index, index_path, read_index
+from nemo_run.core.execution._docker_network import NETWORK, ensure_network
 from nemo_run.core.execution._docker_settings import RUNDIR, WITHOUT_NAMES
 from nemo_run.core.execution.base import NEW, Capabilities, Executor
 from nemo_run.core.packaging.base import Packager
@@ -58,18 +53,12 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-NETWORK = "nemo_run"
 FCNTL_AVAILABLE = True
-INDEX = ".docker_jobs.json"
-
-_LOCK = "nemorun_docker_network_lock"
-_LOCK_PATIENCE_S = 10.0
 
 
 def __getattr__(name: str) -> Any:
     if name == "DOCKER_JOB_DIRS":
-        # The index file of 0.12, under the home directory of the moment.
-        return str(Path(get_nemorun_home()) / INDEX)
+        return str(index_path())
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -81,38 +70,6 @@ def get_client() -> Any:
         MissingDependencyError: the vendor's client is not installed.
     """
     return docker_client.connect().client
-
-
-def ensure_network(client: Any = None, network: str | None = None) -> None:
-    """Make a network that containers share, unless it is there or every engine has it."""
-    name = network or NETWORK
-    if name in WITHOUT_NAMES or name.startswith("container:"):
-        return
-    engine = Engine(client or get_client())
-    if engine.has_network(name):
-        return
-    # Docker makes two of one name if it is asked by two at once, and then knows neither by it.
-    with _network_lock():
-        if not engine.has_network(name):
-            engine.create_network(name)
-
-
-@contextmanager
-def _network_lock() -> Iterator[None]:
-    descriptor = None
-    try:
-        path = Path(tempfile.gettempdir()) / _LOCK
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        deadline = time.monotonic() + _LOCK_PATIENCE_S
-        while not try_lock(descriptor) and time.monotonic() < deadline:
-            time.sleep(0.02)
-    except OSError as err:  # another user's file: better without a lock than not at all
-        logger.debug("no lock: %s", err)
-    try:
-        yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 @dataclass(kw_only=True)
@@ -378,15 +335,14 @@ class DockerJobRequest(ConfigurableMixin):
         raise AssertionError("the last try returns or raises")
 
     def save(self) -> None:
-        """Add the request to the index that 0.12 keeps; nothing of ours needs that."""
+        """Add the request to the index that 0.12 keeps; nothing of ours needs that.
+
+        Secrets are masked in it.
+        """
         from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 
-        text = ZlibJSONSerializer().serialize(self.to_config())
-        path = Path(get_nemorun_home()) / INDEX
-        make_private_directory(path.parent)
-        with path.with_name(f"{INDEX}.lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            write_whole(path, json.dumps({**_read_index(path), self.id: text}).encode())
+        config = _without_secrets(self).to_config()
+        add_to_index(self.id, ZlibJSONSerializer().serialize(config))
 
     @staticmethod
     def load(app_id: str) -> DockerJobRequest | None:
@@ -394,7 +350,7 @@ class DockerJobRequest(ConfigurableMixin):
         from nemo_run._fiddle import fdl
         from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 
-        text = _read_index(Path(get_nemorun_home()) / INDEX).get(app_id)
+        text = read_index().get(app_id)
         if not isinstance(text, str):
             return None
         request: DockerJobRequest = fdl.build(ZlibJSONSerializer().deserialize(text))
@@ -404,14 +360,6 @@ class DockerJobRequest(ConfigurableMixin):
 def _remove(engine: Engine, ids: Any) -> None:
     for container_id in ids:
         engine.remove(container_id)
-
-
-def _read_index(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(read_whole(path) or b"{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _without_secrets(request: DockerJobRequest) -> DockerJobRequest:

@@ -196,6 +196,7 @@ class KubeflowExecutor(Executor):
                 "digits and '/', '.', '_', '-'."
             )
         known = {str(volume.get("name")) for volume in self.volumes}
+        self._check_work_volume()
         for mount in self.volume_mounts:
             if mount.get("name") not in known and not self.pod_spec_overrides.get("volumes"):
                 raise ConfigError(
@@ -206,6 +207,20 @@ class KubeflowExecutor(Executor):
             raise ConfigError(
                 f"workdir_local_path={self.workdir_local_path!r} is no directory of this machine."
             )
+
+    def _check_work_volume(self) -> None:
+        others = {
+            volume.get("name")
+            for volume in self.volumes
+            if (volume.get("persistentVolumeClaim") or {}).get("claimName") != self.workdir_pvc
+        }
+        path = self.workdir_pvc_path.rstrip("/")
+        for mount in self.volume_mounts if self.workdir_pvc else ():
+            if str(mount.get("mountPath")).rstrip("/") == path and mount.get("name") in others:
+                raise ConfigError(
+                    f"volume_mounts has {mount.get('name')!r} at {path}, where the work volume "
+                    f"{self.workdir_pvc!r} goes. Mount it elsewhere, or set workdir_pvc_path."
+                )
 
     def diagnose(self) -> Iterator[Finding]:
         """Yield whether the cluster lets us in and has what the settings name."""
@@ -235,11 +250,9 @@ class KubeflowExecutor(Executor):
         """Collect the code that travels, and what is in ``workdir_local_path``."""
         super().package(packager, job_name)
         if self.workdir_local_path:
-            import shutil
+            from nemo_run.core.execution._kubeflow_volume import merge
 
-            shutil.copytree(
-                self.workdir_local_path, self.job_dir, symlinks=True, dirs_exist_ok=True
-            )
+            merge(Path(self.workdir_local_path), Path(self.job_dir))
 
     # Calls that 0.12 has; jobs are submitted and watched by the scheduler.
 
@@ -305,7 +318,8 @@ class KubeflowExecutor(Executor):
         """Yield lines of the first process of all, and of the last one.
 
         Without ``stream`` those are the last ``lines``. Lines that no torchrun has marked with a
-        process are all shown; everything also goes to ``log-allranks_0.out`` of the job directory.
+        process are shown of the first node and the last; those of all nodes also go to
+        ``log-allranks_0.out`` of the job directory.
         ``timeout`` seconds are waited for the first pod.
         """
         from nemo_run.core.execution import _kubeflow_calls

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nemo_run import _legacy
-from nemo_run._clients.k8s import Site
+from nemo_run._clients._k8s_site import Site
 from nemo_run._home import get_nemorun_home
 from nemo_run._records import JobRecord, JobRef, RoleSize
 from nemo_run.core.serialization.peek import Peek, peek

@@ -10,23 +10,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from torchx.schedulers.api import Scheduler
+from torchx.schedulers.api import Scheduler, Stream
 from torchx.specs import AppDef, AppState, is_terminal
 
 from nemo_run import _legacy_docker
 from nemo_run._clients import docker as docker_client
 from nemo_run._clients.docker import Engine
-from nemo_run._home import get_nemorun_home
 from nemo_run._records import JobRecord, JobRef
 from nemo_run.core.execution._docker_files import JobFiles
+from nemo_run.core.execution._docker_index import index_path
+from nemo_run.core.execution._docker_network import ensure_network
 from nemo_run.core.execution._docker_settings import container_names
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.docker import (
-    INDEX,
     DockerContainer,
     DockerExecutor,
     DockerJobRequest,
-    ensure_network,
 )
 from nemo_run.exceptions import (
     BackendUnavailableError,
@@ -153,13 +152,14 @@ class PersistentDockerScheduler(
                 job was cancelled meanwhile.
             ConnectionLostError: it may have been started, and nobody can say.
         """
-        deadline = time.monotonic() + SUBMIT_PATIENCE_S
+        deadline = None  # counted from the first failure: an image may take an hour to come
         pause_s = PAUSE_S[0]
         while True:
             try:
                 return self._submit(engine, request)
             except BackendUnavailableError as err:
                 in_doubt = in_doubt or isinstance(err, ConnectionLostError)
+                deadline = deadline or time.monotonic() + SUBMIT_PATIENCE_S
                 if time.monotonic() > deadline:
                     kind = ConnectionLostError if in_doubt else SubmitError
                     raise kind(str(err), backend=self.backend, operation="submit") from err
@@ -217,11 +217,12 @@ class PersistentDockerScheduler(
         try:
             engine = docker_client.connect(where.get("host", ""))
             there = engine.containers(record.app_id)
+            elsewhere = where.get("engine") != engine.id  # say, of another machine with this home
         except BackendUnavailableError:
             return ref  # it may be there
         job = SubmittedJob(ref)
         left = any(job.files.member(name).attempts for name in job.members.values())
-        return ref if there or left else None
+        return ref if there or left or elsewhere else None
 
     # Asking.
 
@@ -247,6 +248,11 @@ class PersistentDockerScheduler(
         return (block.decode("utf-8", "replace") for block in self._bytes(ref, query))
 
     def _bytes(self, ref: JobRef, query: LogQuery) -> Iterator[bytes]:
+        if query.stream is not Stream.COMBINED:
+            raise UnsupportedError(
+                f"A container has one log for both streams, so {query.stream.name} alone cannot be "
+                "had."
+            )
         job = SubmittedJob(ref)
         return job.read(query, lambda: _has_ended(job))
 
@@ -267,7 +273,7 @@ class PersistentDockerScheduler(
         return found
 
     def _legacy_record(self, app_id: str) -> JobRecord | None:
-        return _legacy_docker.find_docker_job(Path(get_nemorun_home()) / INDEX, app_id)
+        return _legacy_docker.find_docker_job(index_path(), app_id)
 
 
 def create_scheduler(session_name: str, **kwargs: Any) -> PersistentDockerScheduler:

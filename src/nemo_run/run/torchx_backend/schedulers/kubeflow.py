@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
+import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,8 +20,8 @@ from torchx.schedulers.api import (
 )
 from torchx.specs import AppDef, AppState, is_terminal, runopts
 
-from nemo_run._clients.k8s import GROUP, TRAINJOBS, VERSION, Cluster, LogStream, Site
-from nemo_run._clients.kube import NotStartedError
+from nemo_run._clients._k8s_site import Site
+from nemo_run._clients.k8s import GROUP, TRAINJOBS, VERSION, Cluster
 from nemo_run._credentials import mask_environment
 from nemo_run._home import get_nemorun_home
 from nemo_run._records import JobRecord, JobRef
@@ -32,7 +31,7 @@ from nemo_run.core.execution import _kubeflow_manifests as manifests
 from nemo_run.core.execution._kubeflow_calls import launch_script
 from nemo_run.core.execution._kubeflow_pods import pods_of, seen
 from nemo_run.core.execution._kubeflow_volume import WorkVolume
-from nemo_run.core.execution._pod_lines import Position, Window, new_lines
+from nemo_run.core.execution._pod_lines import Window
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.kubeflow import KubeflowExecutor, KubeflowJobState
 from nemo_run.exceptions import (
@@ -45,6 +44,7 @@ from nemo_run.exceptions import (
 from nemo_run.run._names import slug
 from nemo_run.run.torchx_backend.schedulers import _kubeflow_legacy
 from nemo_run.run.torchx_backend.schedulers import _kubeflow_refs as refs
+from nemo_run.run.torchx_backend.schedulers._kubeflow_kept import Keeping, KeptLog, keep_logs
 from nemo_run.run.torchx_backend.schedulers.api import (
     TAG,
     JobStatus,
@@ -74,9 +74,6 @@ KUBEFLOW_STATES: dict[KubeflowJobState | None, AppState] = {
 }
 
 _DELETED = "deleted in the cluster"
-_KEEPING_S = 30.0
-_LOGS_S = 120.0
-"""How long after its end a job counts as running while its log cannot be read."""
 _MOVING_S = 3600.0
 """How long moving the files of a job may well take."""
 _OURS = frozenset({"code", "configs", "scripts"})
@@ -156,7 +153,7 @@ class KubeflowScheduler(
         return "___".join([*(slug(part, 40) for part in parts), request.name])
 
     def _planned_ref(self, record: JobRecord) -> JobRef | None:
-        return refs.read_note(record.job_dir, refs.name_in(record.app_id))
+        return refs.read_note(record.job_dir, jobs.name_in(record.app_id))
 
     def _legacy_record(self, app_id: str) -> JobRecord | None:
         index = Path(get_nemorun_home()) / LEGACY_INDEX
@@ -164,32 +161,28 @@ class KubeflowScheduler(
 
     def _launch(self, request: KubeflowJobRequest) -> JobRef:
         ref = _noted(request)
-        try:
-            jobs.submit(
-                request.executor,
-                Site.from_where(ref.where, patience_s=jobs.SUBMIT_PATIENCE_S),
-                name=request.name,
-                tag=request.app.metadata[TAG],
-                script=_script(request),
-                wanted=lambda: refs.check_wanted(ref),
-            )
-        except ConfigError as err:
-            # The way there was lost since it was written down.
-            raise BackendUnavailableError(str(err), backend=self.backend) from err
+        jobs.submit(
+            request.executor,
+            Site.from_where(ref.where, patience_s=jobs.SUBMIT_PATIENCE_S),
+            name=request.name,
+            tag=request.app.metadata[TAG],
+            script=_script(request),
+            wanted=lambda: refs.check_wanted(ref),
+        )
         ref = replace(ref, native_id=request.name)
         if refs.cancelled_mark(ref).exists():
             self._stop(ref)
         return ref
 
     def _poll(self, ref: JobRef) -> JobStatus:
-        try:
-            cluster = refs.site_of(ref).cluster()
-            status = self._look(ref, cluster)
-            if status.state in (AppState.SUCCEEDED, AppState.FAILED):
-                self._keep_logs(ref, cluster, ended_at=status.ended_at or 0.0)
-        except ConfigError as err:
-            # Here and now nobody can be asked, which says nothing about the job.
-            raise BackendUnavailableError(str(err), backend=self.backend) from err
+        cluster = refs.site_of(ref).cluster()
+        status = self._look(ref, cluster)
+        if status.state in (AppState.SUCCEEDED, AppState.FAILED):
+            keep_logs(
+                ref,
+                lambda replica: self._pod_lines(ref, cluster, LogQuery(role="", replica=replica)),
+                ended_at=status.ended_at or time.time(),
+            )
         return status
 
     def _look(self, ref: JobRef, cluster: Cluster) -> JobStatus:
@@ -283,31 +276,10 @@ class KubeflowScheduler(
         refs.mark_cancelled(ref)
         # One that was created meanwhile ends, too, and one that is not will not be.
         if job is not None or jobs.find(cluster, name, ref.where["tag"]) is not None:
-            with _Keeping(ref, cluster):
+            with Keeping(ref, cluster):
                 jobs.stop(cluster, name, at_once=at_once)
         if ref.where["tag"]:
             jobs.remove_secret(cluster, name)
-
-    def _keep_logs(self, ref: JobRef, cluster: Cluster, *, ended_at: float) -> None:
-        """Copy the logs of a job that has ended, if they would go with its pods.
-
-        Raises:
-            BackendUnavailableError: a log cannot be had now, and the end is not long ago. Those of
-                a node that was lost never can.
-        """
-        if ref.where.get("claim"):
-            return
-        for replica in range(int(ref.where["nodes"])):
-            kept = refs.KeptLog(ref, replica)
-            if kept:
-                continue
-            try:
-                kept.keep(self._pod_lines(ref, cluster, LogQuery(role="", replica=replica)))
-            except (BackendError, OSError) as err:
-                recent = time.time() - ended_at < _LOGS_S
-                if recent and isinstance(err, BackendUnavailableError):
-                    raise
-                log.warning("%s: its log could not be kept: %s", ref.where["name"], err)
 
     def unused(self) -> dict[str, str]:
         """Return pods that moved files for launchers that did not live to remove them."""
@@ -342,7 +314,7 @@ class KubeflowScheduler(
         def otherwise() -> Iterator[bytes]:
             volume = WorkVolume.from_where(ref.where, cluster)
             if volume is None:
-                yield from refs.KeptLog(ref, query.replica).read()
+                yield from KeptLog(ref, query.replica).read()
                 return
             directory = jobs.state_dir(ref.where["place"], ref.where["name"])
             last_lines = logs.LAST_LINES if query.last_only else None
@@ -359,47 +331,6 @@ class KubeflowScheduler(
             otherwise=otherwise,
             continued=bool(ref.where.get("claim")),
         )
-
-
-class _Keeping:
-    """While entered, what the pods of a job still say is kept, where their logs go with them."""
-
-    def __init__(self, ref: JobRef, cluster: Cluster) -> None:
-        self._ref = ref
-        self._cluster = cluster
-        self._threads: list[threading.Thread] = []
-
-    def __enter__(self) -> None:
-        if self._ref.where.get("claim"):
-            return
-        latest = {pod.index: pod for pod in pods_of(self._cluster, self._ref.where["name"])}
-        reader = refs.site_of(self._ref).cluster()  # not patient: many nodes may be lost
-        for pod in latest.values():
-            try:
-                # Opened before the pod is told to end: what it says to that is part of it.
-                stream = reader.log(pod.name, manifests.NODE, follow=True)
-            except (NotStartedError, JobNotFoundError):
-                continue
-            except BackendError as err:
-                # The job is to end, with a copy of its log or without.
-                log.warning("%s: its log will not be kept: %s", self._ref.where["name"], err)
-                continue
-            thread = threading.Thread(target=self._keep, args=(pod.index, stream), daemon=True)
-            thread.start()
-            self._threads.append(thread)
-
-    def __exit__(self, *error: object) -> None:
-        for thread in self._threads:
-            thread.join(_KEEPING_S)
-
-    def _keep(self, replica: int, stream: LogStream) -> None:
-        try:
-            with closing(stream) as blocks:
-                lines = new_lines(blocks, Position(), False, Window())
-                refs.KeptLog(self._ref, replica).keep(lines)
-        except (BackendError, OSError) as err:
-            name = self._ref.where["name"]
-            log.warning("%s: its log could not be kept: %s", name, err)
 
 
 def create_scheduler(session_name: str, **kwargs: Any) -> KubeflowScheduler:
@@ -429,7 +360,7 @@ def _there(arg: str, executor: KubeflowExecutor) -> str:
     """Return an argument with paths of this machine, or of our link, as the pods see them."""
     place = executor.place or manifests.RUNDIR
     if executor.workdir_local_path:
-        arg = arg.replace(executor.workdir_local_path, place)
+        arg = _moved(arg, Path(executor.workdir_local_path), place)
     start = f"{manifests.RUNDIR}/"
     if not arg.startswith(start) or arg.startswith(f"{place}/"):
         return arg
@@ -439,6 +370,13 @@ def _there(arg: str, executor: KubeflowExecutor) -> str:
     ours = below.partition("/")[0] in _OURS
     is_volume = executor.workdir_pvc and executor.workdir_pvc_path.rstrip("/") == manifests.RUNDIR
     return f"{place}/{below}" if ours or not is_volume else arg
+
+
+def _moved(text: str, directory: Path, place: str) -> str:
+    """Return a text with the absolute path of a directory, and of what is below it, replaced."""
+    paths = dict.fromkeys(map(str, (directory.resolve(), directory.absolute())))
+    either = "|".join(map(re.escape, paths))
+    return re.sub(rf"(?<![\w./-])({either})(?![\w.-])", lambda _: place, text)
 
 
 def _url(ref: JobRef) -> str:
