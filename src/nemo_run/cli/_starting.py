@@ -133,7 +133,8 @@ def starting_point(
     if not isinstance(made, fdl.Buildable):
         what = named or "The default factory"
         raise ConfigError(f"{what} returned {made!r}, which is no task to start from.")
-    if named and not _is_same(made.__fn_or_cls__, fn):
+    # A recipe may well run another function; a config of something else is no task at all.
+    if named and not isinstance(made, fdl.Partial) and not _is_same(made.__fn_or_cls__, fn):
         raise ConfigError(
             f"{named} makes a config of {_name(made.__fn_or_cls__)}, and {_name(fn)} is to be run. "
             f"Name a factory that returns a run.Partial of {_name(fn)}."
