@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,8 @@ import requests
 from torchx.specs import AppDef, AppState, Role
 
 import nemo_run as run
-from nemo_run._clients.skypilot import (
-    LogLine,
-    SkyJob,
-    _may_be_taken,
-    _written,
-    is_without_logs,
-    parse_line,
-)
+from nemo_run._clients._skypilot_streams import LogLine, in_time, parse_line, written
+from nemo_run._clients.skypilot import SkyJob, _may_be_taken, is_without_logs
 from nemo_run.core.execution import skypilot, skypilot_jobs
 from nemo_run.core.execution._skypilot_task import SkypilotTask
 from nemo_run.exceptions import (
@@ -395,7 +390,7 @@ def test_what_older_releases_write_to_a_file_is_read_while_they_write_it() -> No
         assert go_on.wait(10)
         output_stream.write("second\n")
 
-    stream = _written(tail_logs)
+    stream = written(tail_logs)
     assert next(stream) == "first\n"
     go_on.set()
     assert list(stream) == ["second\n"]
@@ -406,7 +401,35 @@ def test_what_goes_wrong_while_an_older_release_writes_is_raised() -> None:
         raise ConnectionError("cut")
 
     with pytest.raises(ConnectionError, match="cut"):
-        list(_written(tail_logs))
+        list(written(tail_logs))
+
+
+class TestInTime:
+    def test_what_comes_is_handed_on(self) -> None:
+        assert list(in_time(iter(["a", None, "b"]))) == ["a", "", "b"]
+
+    def test_what_goes_wrong_is_raised_where_it_is_read(self) -> None:
+        def broken() -> Iterator[str]:
+            yield "a"
+            raise ConnectionError("cut")
+
+        stream = in_time(broken())
+        assert next(stream) == "a"
+        with pytest.raises(ConnectionError, match="cut"):
+            next(stream)
+
+    def test_a_stream_that_the_server_does_not_end_is_given_up(self) -> None:
+        over = threading.Event()
+
+        def endless() -> Iterator[str]:
+            yield "a"
+            over.wait(60)
+
+        stream = in_time(endless(), silence_s=0.2)
+        assert next(stream) == "a"
+        with pytest.raises(BackendUnavailableError, match="has sent nothing"):
+            next(stream)
+        over.set()
 
 
 @pytest.mark.parametrize(

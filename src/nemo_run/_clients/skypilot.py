@@ -11,13 +11,11 @@ import functools
 import inspect
 import io
 import os
-import queue
 import re
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +23,7 @@ from typing import Any, TypeVar
 from requests import HTTPError, ReadTimeout, RequestException
 
 from nemo_run._clients._skypilot_sdk import BACKEND, asking, muted, sdk
+from nemo_run._clients._skypilot_streams import LogLine, in_time, lines, parse_line, written
 from nemo_run._files import locked
 from nemo_run.exceptions import (
     AuthenticationError,
@@ -35,7 +34,7 @@ from nemo_run.exceptions import (
     SubmitError,
 )
 
-__all__ = ["BACKEND", "sdk"]
+__all__ = ["BACKEND", "LogLine", "parse_line", "sdk"]
 
 _T = TypeVar("_T")
 
@@ -46,17 +45,7 @@ _LOGS_LAG_S = 60.0
 _LOGS_POLL_S = 2.0
 _DOWNLOAD_TIMEOUT_S = 600.0
 
-# "(train, pid=12) text" of a single node, "(head, rank=0, pid=12) text" of several, in colours; of
-# any node's setup, which is read as the first node's, "(setup pid=12) text".
-_COLOUR = r"(?:\x1b\[[0-9;]*m)*"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_PREFIX = re.compile(
-    rf"^{_COLOUR}\((?:setup |[^()]*?, (?:rank=(?P<rank>\d+), )?)"
-    rf"pid=\d+(?:, ip=[^()]*)?\){_COLOUR} ?"
-)
-
-# What SkyPilot says of a managed job follows a last line that lacks its newline.
-_FINISHED = re.compile(rf"(?=\x1b){_COLOUR}✓ Job finished \(status: \w+\)\.{_COLOUR}\n?$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,14 +81,6 @@ class SkyRequest:
     @property
     def is_live(self) -> bool:
         return self.status in ("PENDING", "WAITING", "RUNNING")
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogLine:
-    """A line of a job's log, without what SkyPilot puts before it."""
-
-    rank: int
-    text: str
 
 
 # Requests.
@@ -353,7 +334,7 @@ def tail(cluster: str, job_id: int, *, follow: bool) -> Iterator[LogLine]:
     """
     with asking("read logs"):
         stream = sdk().tail_logs(cluster, job_id, follow=follow, preload_content=False)
-    yield from _parsed(_read(stream))
+    yield from lines(stream if follow else in_time(stream))
 
 
 def download(cluster: str, job_id: int, directory: Path) -> None:
@@ -409,30 +390,8 @@ def tail_managed(job_id: int, *, follow: bool) -> Iterator[LogLine]:
         if "preload_content" in inspect.signature(sdk().jobs.tail_logs).parameters:
             stream = call(preload_content=False)
         else:
-            stream = _written(call)
-    yield from _parsed(_read(stream))
-
-
-class _Written(io.TextIOBase):
-    """A text file that hands on what is written to it."""
-
-    def __init__(self, parts: queue.Queue[str | None]) -> None:
-        self._parts = parts
-
-    def write(self, text: str) -> int:
-        self._parts.put(text)
-        return len(text)
-
-
-def _written(call: Callable[..., Any]) -> Iterator[str | None]:
-    """Yield what SkyPilot before 0.13 only writes to a file, while it writes it."""
-    parts: queue.Queue[str | None] = queue.Queue()
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(call, output_stream=_Written(parts))
-        done.add_done_callback(lambda _: parts.put(None))
-        while (part := parts.get()) is not None:
-            yield part
-        done.result()
+            stream = written(call)
+    yield from lines(stream if follow else in_time(stream))
 
 
 def download_managed(job_id: int, directory: Path, *, has_run: bool = False) -> None:
@@ -520,37 +479,3 @@ def _copy(source: Path, directory: Path) -> None:
         ) from err
     finally:
         shutil.rmtree(copy, ignore_errors=True)
-
-
-def _read(stream: Iterator[str | None]) -> Iterator[str | None]:
-    """Yield what is streamed; a connection that breaks on the way raises as every call does."""
-    while True:
-        with asking("read logs"):
-            try:
-                part = next(stream)
-            except StopIteration:
-                return
-        yield part
-
-
-def _parsed(stream: Iterator[str | None]) -> Iterator[LogLine]:
-    """Yield the lines of the task; SkyPilot's own about the job have no process id before them."""
-    rest = ""
-    for part in stream:
-        if part is None:
-            continue
-        *whole, rest = (rest + part).split("\n")
-        for line in whole:
-            if (parsed := parse_line(line + "\n")) is not None:
-                yield parsed
-    if rest and (parsed := parse_line(rest)) is not None:
-        yield parsed
-
-
-def parse_line(line: str) -> LogLine | None:
-    """Return a line of the task's, or None for one of SkyPilot's own."""
-    match = _PREFIX.match(line)
-    if match is None:
-        return None
-    text = _FINISHED.sub("", line[match.end() :])
-    return LogLine(rank=int(match["rank"] or 0), text=text)

@@ -230,6 +230,10 @@ EOF
     # asks our own server. VENV is there for nothing but these tests.
     sed -i "s#^_TEST_IP_LIST = .*#_TEST_IP_LIST = ['http://127.0.0.1:46580/api/health']#" \
         "$package/backends/backend_utils.py"
+    # Its workers import networkx at their first launch. One that is cancelled meanwhile leaves a
+    # worker in which every later launch fails, so they have it from the beginning.
+    echo 'import sys; any("multiprocessing" in w for w in sys.orig_argv) and __import__("networkx")' \
+        >"${package%/*}/nemo_run_bed.pth"
     # What nodes would install their runtime from, newer than the package so that it is not built.
     touch "$dir/home/.sky/wheels/none/skypilot-$version-py3-none-any.whl"
     export HOME=$dir/home SKYPILOT_DISABLE_USAGE_COLLECTION=1 PATH=$venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
