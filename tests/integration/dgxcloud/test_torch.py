@@ -10,6 +10,7 @@ from tests.cli import commands
 from tests.contract.backends import ROOT, DGXCloudCluster
 from tests.emulators.processes import PATH
 from tests.emulators.runai import CLIENT_ID, RunaiEmulator
+from tests.integration.torch_task import SUM, TORCH, check_torch
 from torchx.specs import AppState
 
 import nemo_run as run
@@ -17,25 +18,10 @@ from nemo_run.run.torchx_backend.packaging import package
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-TORCH = ROOT / ".venv-torch" / "bin"
-
-SUM = """\
-import os, sys
-import torch.distributed as dist, torch
-dist.init_process_group("gloo")
-mine = torch.tensor([dist.get_rank() + 1.0])
-dist.all_reduce(mine)
-# As one write: several processes share the log.
-sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()} sum {mine.item():.0f}\\n")
-sys.stdout.flush()
-dist.barrier()
-dist.destroy_process_group()
-"""
-
 
 @pytest.fixture(autouse=True)
 def with_torch(emulator: RunaiEmulator) -> None:
-    assert (TORCH / "torchrun").exists(), "no torch: run `make .venv-torch/.installed`"
+    check_torch()
     emulator.path = f"{TORCH}:{PATH}"
 
 

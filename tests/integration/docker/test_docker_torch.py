@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.contract.backends import ROOT, DockerCluster
-from tests.integration.dgxcloud.test_torch import SUM
+from tests.integration.torch_task import SUM
 from torchx.specs import AppState
 
 import nemo_run as run

@@ -14,6 +14,7 @@ from tests.contract.backends import ROOT, KubeflowCluster
 from tests.emulators.kubernetes import KubernetesEmulator
 from tests.emulators.processes import PATH
 from tests.emulators.runai.emulator import free_port
+from tests.integration.torch_task import SUM, TORCH, check_torch
 from torchx.specs import AppState
 
 import nemo_run as run
@@ -21,26 +22,12 @@ from nemo_run.run.torchx_backend.packaging import package
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-TORCH = ROOT / ".venv-torch" / "bin"
 EXAMPLE = ROOT / "examples" / "kubeflow.py"
-
-SUM = """\
-import os, sys
-import torch.distributed as dist, torch
-dist.init_process_group("gloo")
-mine = torch.tensor([dist.get_rank() + 1.0])
-dist.all_reduce(mine)
-# As one write: several processes share the log.
-sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()} sum {mine.item():.0f}\\n")
-sys.stdout.flush()
-dist.barrier()
-dist.destroy_process_group()
-"""
 
 
 @pytest.fixture(autouse=True)
 def with_torch(emulator: KubernetesEmulator) -> None:
-    assert (TORCH / "torchrun").exists(), "no torch: run `make .venv-torch/.installed`"
+    check_torch()
     emulator.path = f"{TORCH}:{PATH}"
 
 

@@ -6,8 +6,9 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.contract.backends import ROOT, LeptonCluster
+from tests.contract.backends import LeptonCluster
 from tests.emulators.processes import PATH
+from tests.integration.torch_task import SUM, TORCH, check_torch
 from torchx.specs import AppState
 
 import nemo_run as run
@@ -15,27 +16,12 @@ from nemo_run.run.torchx_backend.packaging import package
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-TORCH = ROOT / ".venv-torch" / "bin"
-
-SUM = """\
-import sys
-import torch, torch.distributed as dist
-dist.init_process_group("gloo")
-mine = torch.tensor([dist.get_rank() + 1.0])
-dist.all_reduce(mine)
-# As one write: the processes of a node share its log.
-sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()} sum {mine.item():.0f}\\n")
-sys.stdout.flush()
-dist.barrier()
-dist.destroy_process_group()
-"""
-
 
 @pytest.mark.parametrize(("nodes", "processes"), [(1, 2), (2, 1), (2, 2)])
 def test_processes_of_all_nodes_find_each_other(
     cluster: LeptonCluster, nodes: int, processes: int
 ) -> None:
-    assert (TORCH / "torchrun").exists(), "no torch: run `make .venv-torch/.installed`"
+    check_torch()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

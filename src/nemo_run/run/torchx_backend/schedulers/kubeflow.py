@@ -11,13 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from torchx.schedulers.api import (
-    AppDryRunInfo,
-    DescribeAppResponse,
-    ListAppResponse,
-    Scheduler,
-    Stream,
-)
+from torchx.schedulers.api import Scheduler, Stream
 from torchx.specs import AppDef, AppState, is_terminal, runopts
 
 from nemo_run._clients._k8s_site import Site
@@ -109,18 +103,6 @@ class KubeflowScheduler(
         opts = runopts()
         opts.add("job_dir", type_=str, help="The directory of the job on this machine.")
         return opts
-
-    def describe(self, app_id: str) -> DescribeAppResponse | None:
-        """Return what is known of a job, whoever submitted it; None where nothing is."""
-        return super().describe(app_id)
-
-    def list(self) -> list[ListAppResponse]:
-        """Return the jobs that were submitted from this home directory, the latest first."""
-        return super().list()
-
-    def schedule(self, dryrun_info: AppDryRunInfo[KubeflowJobRequest]) -> str:
-        """Bring the job's files to the cluster, create its TrainJob, and return its app id."""
-        return super().schedule(dryrun_info)
 
     def _plan(self, app: AppDef, executor: KubeflowExecutor) -> KubeflowJobRequest:
         executor.check()
