@@ -462,19 +462,23 @@ class SkypilotCluster(SchedulerCluster):
     @contextlib.contextmanager
     def _outage(self) -> Iterator[None]:
         """Lead SkyPilot's client to a remote API server that is not there."""
-        from sky.server.common import get_server_url
+        from sky.server.common import get_server_url, is_api_server_local
+
+        def forget() -> None:
+            for remembered in (get_server_url, is_api_server_local):
+                remembered.cache_clear()
 
         name = "SKYPILOT_API_SERVER_ENDPOINT"
         before = os.environ.get(name)
         os.environ[name] = "http://127.0.0.1:9"
-        get_server_url.cache_clear()
+        forget()
         try:
             yield
         finally:
             del os.environ[name]
             if before is not None:
                 os.environ[name] = before
-            get_server_url.cache_clear()
+            forget()
 
     def executor(self, **settings: Any) -> Executor:
         return run.SkypilotExecutor(
