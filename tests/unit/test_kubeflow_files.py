@@ -72,10 +72,10 @@ class TestArguments:
     def test_a_relative_path_stands_for_its_directory(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        (tmp_path / "work").mkdir()
-        monkeypatch.chdir(tmp_path / "work")
+        (tmp_path / "mine").mkdir()
+        monkeypatch.chdir(tmp_path / "mine")
         mine = executor(tmp_path, workdir_local_path=".", workdir_pvc="work")
-        args = ["train.py", "--rate=0.1", f"{tmp_path}/work/train.py"]
+        args = ["train.py", "--rate=0.1", f"{tmp_path}/mine/train.py"]
         assert planned_args(mine, *args) == [*args[:2], f"{mine.code_dir}/train.py"]
 
     def test_a_link_to_a_directory_stands_for_it_too(self, tmp_path: Path) -> None:
