@@ -18,7 +18,7 @@ from nemo_run._clients._slurm_answers import (
     parse_sacct,
     parse_squeue,
 )
-from nemo_run._clients.slurm import Report
+from nemo_run._clients._slurm_reports import Report
 from nemo_run._records import JobPart
 from nemo_run.run.torchx_backend.schedulers._slurm_status import (
     EXPLANATIONS,

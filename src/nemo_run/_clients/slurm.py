@@ -6,29 +6,27 @@ Calls of many threads at about the same time share one remote command.
 from __future__ import annotations
 
 import base64
-import io
 import re
-import tarfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from nemo_run import _shell
 from nemo_run._clients import _slurm_remote as remote
 from nemo_run._clients._slurm_answers import (
-    NOT_FOR_GOOD,
     Exit,
-    Row,
     array_elements,
     by_job,
     parse_exit,
     parse_sacct,
     parse_squeue,
 )
+from nemo_run._clients._slurm_files import File, packed
 from nemo_run._clients._slurm_remote import LogRequest
+from nemo_run._clients._slurm_reports import Report, Watched
 from nemo_run._clients._together import Together
 from nemo_run.exceptions import (
     BackendError,
@@ -83,16 +81,6 @@ class Shell(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class File:
-    """A file, or with ``link`` a symbolic link, to be put on the cluster."""
-
-    path: str
-    data: bytes = b""
-    mode: int = 0o644
-    link: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Submission:
     """A job to be submitted.
 
@@ -110,70 +98,6 @@ class Submission:
     array: str = ""
     archive: str = ""
     local_archive: Path = Path()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """What is known of a job: rows of Slurm's, or what its script left behind."""
-
-    rows: Sequence[Row] = ()
-    exits: Sequence[Exit] = ()
-    cancelled: bool = False
-
-    @property
-    def elements(self) -> frozenset[str]:
-        """The elements that are told of, by a row or by what their script left."""
-        lists = [array_elements(row.element) for row in self.rows if "[" in row.element]
-        left = {item.element for item in self.exits}
-        return frozenset(row.element for row in self.rows).union(left, *lists)
-
-    def after(self, rows: Sequence[Row]) -> Report:
-        """Return this, but with what the queue says where it says something."""
-        known = Report(rows=rows).elements
-        others = [row for row in self.rows if row.element not in known]
-        left = [item for item in self.exits if item.element not in known]
-        return replace(self, rows=[*rows, *others], exits=left)
-
-    def proven(self, *, by_element: bool) -> Report:
-        """Return what of this is true also while the controller cannot be asked.
-
-        Accounting lags behind: of a job that is not over it may say what was true before. And a
-        job that Slurm itself ended, or a script that it had asked to end, may be started again.
-        One part that has ended proves nothing of the others, unless it is known which others there
-        are.
-        """
-        ended = [row for row in self.rows if row.has_ended and row.state not in NOT_FOR_GOOD]
-        return replace(
-            self,
-            rows=ended if by_element or len(ended) == len(self.rows) else [],
-            exits=[item for item in self.exits if self.cancelled or not item.asked],
-        )
-
-
-@dataclass(frozen=True)
-class _Watched:
-    """A job that somebody waits for; ``elements`` are those of an array."""
-
-    state_dir: str
-    elements: frozenset[str]
-
-    def is_told_by(self, report: Report) -> bool:
-        """Whether something is known of all elements: the queue forgets them one by one."""
-        if self.elements:
-            # Slurm abbreviates long lists.
-            return self.elements <= report.elements or any("..." in row.id for row in report.rows)
-        return bool(report.rows or report.exits)
-
-    def completed(self, job_id: str, report: Report) -> Report:
-        """Return what is known of a job that we cancelled and the controller has forgotten.
-
-        What had not started by then has left nothing behind.
-        """
-        if not report.cancelled or self.is_told_by(report):
-            return report
-        untold = sorted(self.elements - report.elements) if self.elements else [""]
-        rows = [Row(id=f"{job_id}{element}", state="CANCELLED") for element in untold]
-        return replace(report, rows=[*report.rows, *rows])
 
 
 @dataclass(frozen=True)
@@ -205,7 +129,7 @@ class Slurm:
         self._forgetting = Together(self._forget_all)
         self._lock = threading.Lock()
         # Jobs that somebody waits for, and what came along when another was asked about.
-        self._watched: dict[str, _Watched] = {}
+        self._watched: dict[str, Watched] = {}
         self._ahead: dict[str, tuple[float, Report]] = {}
         self._unknown: dict[str, float] = {}
 
@@ -235,9 +159,9 @@ class Slurm:
             return _job_id(lines)
         raise _unavailable("find a job again", _said(lines, answer))
 
-    def watch(self, job_id: str, state_dir: str, array: str = "") -> _Watched:
+    def watch(self, job_id: str, state_dir: str, array: str = "") -> Watched:
         """Ask for this job, too, whenever another is asked about."""
-        watched = _Watched(state_dir, array_elements(array))
+        watched = Watched(state_dir, array_elements(array))
         with self._lock:
             self._watched[job_id] = watched
         return watched
@@ -292,7 +216,7 @@ class Slurm:
     # Many at once.
 
     def _submit_all(self, batch: Sequence[Submission]) -> list[str | Exception]:
-        stream = _stream([file for item in batch for file in _all_files(item)])
+        stream = packed([file for item in batch for file in _all_files(item)])
         command = remote.submit([(item.state_dir, item.archive) for item in batch])
         answer = self._shell(command, stream, SUBMIT_TIMEOUT_S)
         if answer.code == remote.BAD_STREAM and len(batch) > 1:
@@ -340,14 +264,14 @@ class Slurm:
             return _unavailable("submit", said)
         return _refused(said)
 
-    def _ask_all(self, batch: Sequence[tuple[str, _Watched]]) -> list[Report | Exception]:
+    def _ask_all(self, batch: Sequence[tuple[str, Watched]]) -> list[Report | Exception]:
         # What was asked while another question was under way may have been answered with it.
         known = {job_id: self._came_along(job_id) for job_id, _ in batch}
         unknown = {job_id: watched for job_id, watched in batch if known[job_id] is None}
         answers = self._ask_slurm(unknown) if unknown else {}
         return [known[job_id] or answers[job_id] for job_id, _ in batch]
 
-    def _ask_slurm(self, asked: Mapping[str, _Watched]) -> dict[str, Report | Exception]:
+    def _ask_slurm(self, asked: Mapping[str, Watched]) -> dict[str, Report | Exception]:
         with self._lock:
             # Somebody else may have seen the end of one meanwhile, and watches it no more.
             wanted = {**self._watched, **asked}
@@ -470,25 +394,6 @@ def _all_files(item: Submission) -> list[File]:
         File(path=f"{item.state_dir}/ready"),
     ]
     return [*item.files, *own]
-
-
-def _stream(files: Sequence[File]) -> bytes:
-    """Return a tar of files with absolute paths; directories that are private are made so."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        for file in files:
-            info = tarfile.TarInfo(file.path.lstrip("/"))
-            info.mode, info.mtime = file.mode, int(time.time())
-            if file.link:
-                info.type, info.linkname = tarfile.SYMTYPE, file.link
-                tar.addfile(info)
-            elif file.path.endswith("/"):
-                info.type = tarfile.DIRTYPE
-                tar.addfile(info)
-            else:
-                info.size = len(file.data)
-                tar.addfile(info, io.BytesIO(file.data))
-    return buffer.getvalue()
 
 
 def _ours(out: str) -> list[str]:

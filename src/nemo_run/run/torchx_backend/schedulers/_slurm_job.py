@@ -16,7 +16,8 @@ from torchx.specs import AppState
 
 from nemo_run import _shell
 from nemo_run._clients._slurm_remote import LogRequest
-from nemo_run._clients.slurm import BACKEND, Answer, Report, Slurm
+from nemo_run._clients._slurm_reports import Report
+from nemo_run._clients.slurm import BACKEND, Answer, Slurm
 from nemo_run._records import JobRef
 from nemo_run.core.tunnel.client import LocalTunnel, SSHTunnel
 from nemo_run.exceptions import BackendError, ConnectionLostError, PackagingError

@@ -9,7 +9,8 @@ from pathlib import Path, PurePosixPath
 
 from torchx.specs import AppDef, Role
 
-from nemo_run._clients.slurm import File, Submission
+from nemo_run._clients._slurm_files import File
+from nemo_run._clients.slurm import Submission
 from nemo_run._records import JobRef
 from nemo_run.config import USE_WITH_RAY_CLUSTER_KEY
 from nemo_run.core.execution._slurm_directives import further_options

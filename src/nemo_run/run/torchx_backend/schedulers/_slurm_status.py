@@ -11,7 +11,7 @@ from datetime import datetime
 from torchx.specs import AppState, is_terminal
 
 from nemo_run._clients._slurm_answers import Exit, Row, array_elements
-from nemo_run._clients.slurm import Report
+from nemo_run._clients._slurm_reports import Report
 from nemo_run._records import JobPart
 from nemo_run.run._order import combined
 from nemo_run.run.torchx_backend.schedulers.api import JobStatus

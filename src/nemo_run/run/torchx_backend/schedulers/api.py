@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import copy
 import logging
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
@@ -22,9 +21,7 @@ from torchx.specs import (
     AppDef,
     AppDryRunInfo,
     AppState,
-    ReplicaStatus,
     Role,
-    RoleStatus,
     is_terminal,
 )
 
@@ -39,6 +36,8 @@ from nemo_run.exceptions import (
     SubmitError,
     UnsupportedError,
 )
+from nemo_run.run.torchx_backend.schedulers._log_lines import LogQuery, line_filter, split_lines
+from nemo_run.run.torchx_backend.schedulers._statuses import JobStatus, recorded, role_statuses
 
 if TYPE_CHECKING:
     from nemo_run.run.torchx_backend.schedulers._mapping import (
@@ -95,46 +94,6 @@ def get_executor_str(executor: Executor) -> str:
             "Set SCHEDULER to the name of its entry point in the group torchx.schedulers."
         )
     return executor.SCHEDULER
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobStatus:
-    """What a backend says about a job.
-
-    Attributes:
-        exit_code: of the job's process, where the backend knows it.
-        restarts: how often the job was started again.
-        started_at, ended_at: seconds since the epoch, where the backend knows them.
-        parts: of a job that the backend runs in several, such as the elements of an array.
-        lost: nothing more will ever be known of it, so there is nothing to wait for.
-    """
-
-    state: AppState
-    message: str = ""
-    exit_code: int | None = None
-    url: str = ""
-    restarts: int = 0
-    started_at: float | None = None
-    ended_at: float | None = None
-    parts: tuple[JobPart, ...] = ()
-    lost: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogQuery:
-    """Which part of a job's logs is wanted.
-
-    Attributes:
-        last_only: only the end will be looked at; a backend may leave out what is before it.
-    """
-
-    role: str
-    replica: int = 0
-    stream: Stream = Stream.COMBINED
-    follow: bool = False
-    since: datetime | None = None
-    until: datetime | None = None
-    last_only: bool = False
 
 
 class PlannedRun(AppDryRunInfo[RequestT]):
@@ -348,7 +307,7 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
             roles=[
                 Role(name=role.name, image="", num_replicas=role.replicas) for role in record.roles
             ],
-            roles_statuses=_role_statuses(record, status, self._host(record)),
+            roles_statuses=role_statuses(record, status, self._host(record)),
         )
 
     def submitted(self, planned: PlannedRun[RequestT]) -> str | None:
@@ -468,7 +427,7 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
                 until=until,
             ),
         )
-        lines = (line for block in text for line in _split_lines(block))
+        lines = (line for block in text for line in split_lines(block))
         return filter(matches, lines) if matches else lines
 
     def log_text(self, app_id: str, query: LogQuery) -> Iterator[str]:
@@ -498,7 +457,7 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
         """Return the last lines of a log as it is now."""
         kept: deque[str] = deque(maxlen=lines)
         for block in self.log_text(app_id, replace(query, follow=False, last_only=True)):
-            kept.extend(_split_lines(block)[-lines:])
+            kept.extend(split_lines(block)[-lines:])
         return kept
 
     def list(self) -> list[ListAppResponse]:
@@ -537,16 +496,14 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
         """Return the status of a recorded job, asking the backend unless it has ended."""
         ref = self._ref(record)
         if record.is_terminal or ref is None:
-            return _recorded(record)
+            return recorded(record)
         try:
             status = self._poll(ref)
         except BackendUnavailableError as err:
-            return replace(
-                _recorded(record), message=f"{record.scheduler} cannot be reached: {err}"
-            )
+            return replace(recorded(record), message=f"{record.scheduler} cannot be reached: {err}")
         except JobNotFoundError as err:
             return replace(
-                _recorded(record),
+                recorded(record),
                 state=AppState.UNKNOWN,
                 message=f"last known as {record.state}; {record.scheduler} says: {err}",
                 lost=isinstance(err, JobLostError),
@@ -570,7 +527,12 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
         )
         if seen == record or not (self.OUTLIVES_MACHINE or seen.is_terminal):
             return status
-        return _recorded(self._put(replace(seen, last_seen_at=time.time())))
+        return recorded(self._put(replace(seen, last_seen_at=time.time())))
+
+
+def _with_macros(role: Role, executor: Executor) -> Role:
+    macros = executor.macro_values()
+    return macros.apply(role) if macros is not None else copy.deepcopy(role)
 
 
 def _check_texts(app: AppDef) -> None:
@@ -588,59 +550,3 @@ def _check_texts(app: AppDef) -> None:
                     f"Environment variable {name!r} of {role.name!r} is {value!r}, which is not "
                     f"text. Write it as {str(value)!r}."
                 )
-
-
-def _with_macros(role: Role, executor: Executor) -> Role:
-    macros = executor.macro_values()
-    return macros.apply(role) if macros is not None else copy.deepcopy(role)
-
-
-def _recorded(record: JobRecord) -> JobStatus:
-    return JobStatus(
-        state=AppState[record.state],
-        message=record.message,
-        exit_code=record.exit_code,
-        url=record.ui_url,
-        restarts=record.restarts,
-        started_at=record.started_at,
-        ended_at=record.ended_at,
-        parts=record.parts,
-    )
-
-
-def _role_statuses(record: JobRecord, status: JobStatus, host: str) -> list[RoleStatus]:
-    """Return what torchx calls the replicas: the parts of a job, or else those asked for."""
-    if status.parts and record.roles:
-        name = record.roles[0].name
-        parts = [
-            ReplicaStatus(part.number, AppState[part.state], name, part.host or host)
-            for part in status.parts
-        ]
-        return [RoleStatus(name, parts)]
-    return [
-        RoleStatus(
-            role.name,
-            [ReplicaStatus(k, status.state, role.name, host) for k in range(role.replicas)],
-        )
-        for role in record.roles
-    ]
-
-
-def _split_lines(text: str) -> list[str]:
-    # Unlike str.splitlines: a carriage return, say of a progress bar, does not end a line.
-    *whole, rest = text.split("\n")
-    return [line + "\n" for line in whole] + ([rest] if rest else [])
-
-
-def line_filter(regex: str | None) -> Any:
-    """Return what tells the lines that match, or None for all.
-
-    Raises:
-        ConfigError: ``regex`` is not a regular expression.
-    """
-    if not regex:
-        return None
-    try:
-        return re.compile(regex).search
-    except re.error as err:
-        raise ConfigError(f"{regex!r} is not a regular expression: {err}.") from err
