@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from nemo_run._clients import _slurm_remote as remote
 def state_dir(tmp_path: Path) -> Path:
     """A submission that somebody has begun."""
     directory = tmp_path / "nr-0123456789"
-    (directory / "submitting").mkdir(parents=True)
+    directory.mkdir()
     return directory
 
 
@@ -48,7 +49,7 @@ def here(directory: Path, command: str, **programs: str) -> str:
 
 
 def begun_by(state_dir: Path, pid: int, host: str) -> None:
-    (state_dir / "submitting" / "by").write_text(f"{pid} {host}\n")
+    (state_dir / "submitting").write_text(f"{pid} {host}\n")
 
 
 def test_who_takes_long_is_not_taken_for_dead(
@@ -113,6 +114,44 @@ def test_one_whose_tasks_run_is(tmp_path: Path) -> None:
     assert said == "--signal=TERM 7\n7\n"
 
 
+def ready(state_dir: Path) -> str:
+    """Have all that a submission needs, and return its directory."""
+    state_dir.mkdir(parents=True)
+    (state_dir / "ready").touch()
+    (state_dir / "submit.sh").write_text(f"exec sbatch {state_dir.name}\n")
+    return str(state_dir)
+
+
+def test_jobs_are_submitted_several_at_once_and_answered_in_order(tmp_path: Path) -> None:
+    names = [f"nr-{n}" for n in range(9)]
+    jobs = [(ready(tmp_path / "a job" / ".nemo_run" / name), "") for name in names]
+    # The first ends only when another has begun.
+    waits = f"until [ -e {tmp_path}/nr-1 ]; do sleep 0.1; done"
+    sbatch = f': >"{tmp_path}/$1"; [ "$1" != nr-0 ] || {waits}; echo "${{1#nr-}}"'
+    said = here(tmp_path / "bin", remote.submit(jobs), sbatch=sbatch, tar="")
+    blocks = [["begin", "done 0", f"out {n}"] for n in range(9)]
+    assert said.splitlines() == [f"{remote.MARK} {line}" for block in blocks for line in block]
+
+
+def test_a_job_is_submitted_by_one_of_two(tmp_path: Path) -> None:
+    job = (ready(tmp_path / "job" / ".nemo_run" / "nr-0"), "")
+    said = here(tmp_path / "bin", remote.submit([job]), sbatch="echo 17", tar="")
+    assert f"{remote.MARK} out 17" in said
+    said = here(tmp_path / "again", remote.submit([job]), sbatch="echo 18", tar="")
+    assert said == f"{remote.MARK} begin\n{remote.MARK} twice\n"
+
+
+@pytest.mark.parametrize(("start", "limit"), [(0, 4), (0, 5), (0, 100), (2, 100), (2, 2), (5, 9)])
+def test_a_log_is_read_from_where_it_is_known(tmp_path: Path, start: int, limit: int) -> None:
+    log = tmp_path / "a log"
+    log.write_bytes(b"a\0\xff\nb")
+    request = remote.LogRequest(pattern=f"'{log}'", offsets={str(log): start}, limit=limit)
+    said = here(tmp_path / "bin", remote.read_logs([request]))
+    head, _, encoded = said.partition("\n")
+    assert head == f"{remote.MARK} file 0 {start} 5 {log}"
+    assert base64.b64decode(encoded) == log.read_bytes()[start : start + limit]
+
+
 @pytest.mark.parametrize(
     ("said", "searched"),
     [
@@ -124,13 +163,10 @@ def test_one_whose_tasks_run_is(tmp_path: Path) -> None:
 def test_a_job_is_searched_for_unless_the_controller_has_refused_it(
     tmp_path: Path, said: str, searched: bool
 ) -> None:
-    state_dir = tmp_path / "job" / ".nemo_run" / "nr-0123456789"
-    state_dir.mkdir(parents=True)
-    (state_dir / "ready").touch()
-    (state_dir / "submit.sh").write_text("exec sbatch script.sh\n")
+    state_dir = ready(tmp_path / "job" / ".nemo_run" / "nr-0123456789")
     programs = {"sbatch": f"echo 'sbatch: error: {said}' >&2; exit 1", "sacct": ""}
     programs |= {"squeue": f'echo "17 |{state_dir}/script.sh"', "tar": ""}
-    answer = here(tmp_path / "bin", remote.submit([(str(state_dir), "")]), **programs)
+    answer = here(tmp_path / "bin", remote.submit([(state_dir, "")]), **programs)
     assert (f"{remote.MARK} done 0\n{remote.MARK} out 17\n" in answer) is searched
     assert (f"{remote.MARK} done 1\n" in answer) is not searched
     assert f"{remote.MARK} err sbatch: error: {said}\n" in answer
@@ -173,11 +209,8 @@ def test_a_job_knows_nothing_of_the_one_it_was_submitted_from(
     kept = {"SLURM_CONF": "/etc/slurm.conf", "SBATCH_ACCOUNT": "mine"}
     for name, value in kept.items():
         monkeypatch.setenv(name, value)
-    state = tmp_path / "job" / ".nemo_run" / "nr-1"
-    state.mkdir(parents=True)
-    (state / "ready").touch()
-    (state / "submit.sh").write_text("exec sbatch\n")
-    program = remote.submit([(str(state), "")]).replace("tar -xpof - -C /", "true")
+    state = ready(tmp_path / "job" / ".nemo_run" / "nr-1")
+    program = remote.submit([(state, "")]).replace("tar -xpof - -C /", "true")
     said = here(tmp_path / "bin", program, sbatch="env | grep -E '^(SLURM|SBATCH)_'", squeue="")
     told = [line.split(" ", 2)[2] for line in said.splitlines() if f"{remote.MARK} out" in line]
     assert dict(line.split("=", 1) for line in told) == kept

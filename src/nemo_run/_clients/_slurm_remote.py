@@ -32,6 +32,12 @@ TRANSIENT = (
 _LOOKS = 25
 """How often to look, five times a second, whether tasks that were asked to end have ended."""
 
+_ROWS = 4
+"""How many jobs are submitted at once: a controller with much to do takes its time for each."""
+
+_ANSWER = "answer"
+"""File in which a submission says how it went, until all have."""
+
 _STALE_MINUTES = 10
 """When a submission from another login node, of which no more was heard, counts as given up."""
 
@@ -80,8 +86,16 @@ leave_job() {{
     [ -z "${{SLURM_JOB_ID:-}}" ] || unset $(env | sed -n -e '/^SLURM_CONF=/d' \
         -e 's/^\(SLURM_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(SBATCH_[A-Z]*_BIND[A-Z_]*\)=.*/\1/p')
 }}
+# Make a file, which only one can.
+claim() {{
+    set -C
+    true >"$1" || set -- ''
+    set +C
+    [ -n "$1" ]
+}}
 key=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')
 submit() {{
+    echo '{MARK} begin'
     if [ ! -e "$1/ready" ]; then
         echo '{MARK} cut'
         return
@@ -90,11 +104,11 @@ submit() {{
         echo '{MARK} nocode'
         return
     fi
-    if ! mkdir "$1/submitting" 2>/dev/null; then
+    if ! claim "$1/submitting" 2>/dev/null; then
         echo '{MARK} twice'
         return
     fi
-    echo "$$ $host" >"$1/submitting/by"
+    echo "$$ $host" >"$1/submitting"
     code=0
     if [ -n "$2" ]; then
         mkdir -p "$1/../../code" && tar -xzof "$2" -C "$1/../../code" 2>"$1/err"
@@ -112,7 +126,7 @@ submit() {{
         sleep 1
         find_job "$1" && [ -n "$found" ] && echo "$found" >"$1/out" && code=0
     fi
-    echo $code >"$1/.code" && mv "$1/.code" "$1/code"
+    echo $code >"$1/code"
     echo "{MARK} done $code"
     say out "$1/out"
     say err "$1/err"
@@ -125,17 +139,17 @@ _ASK = (
     + rf"""
 # Whoever submits may be at it still: its arguments name the directory.
 at_it() {{
-    read pid host 2>/dev/null <"$1/submitting/by" || host=
+    read pid host 2>/dev/null <"$1/submitting" || host=
     if [ "$host" = "$(hostname)" ]; then
         tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q -F -e "${{1##*/}}"
     else
-        [ -z "$(find "$1/submitting" -maxdepth 0 -mmin +{_STALE_MINUTES} 2>/dev/null)" ]
+        [ -z "$(find "$1/submitting" -mmin +{_STALE_MINUTES} 2>/dev/null)" ]
     fi
 }}
 ask() {{
     waited=0
     # A program that it had started may go on for a moment when it was killed.
-    while [ -e "$1/submitting" ] && [ ! -e "$1/code" ] && [ $waited -lt $2 ]; do
+    while [ -e "$1/submitting" ] && [ ! -s "$1/code" ] && [ $waited -lt $2 ]; do
         if [ $waited -ge 15 ] && ! at_it "$1"; then
             break
         fi
@@ -152,7 +166,7 @@ ask() {{
         return
     fi
     found=
-    if [ ! -e "$1/code" ] && at_it "$1"; then
+    if [ ! -s "$1/code" ] && at_it "$1"; then
         echo '{MARK} unknown'
         echo '{MARK} err it is still being submitted'
     elif ! find_job "$1"; then
@@ -162,7 +176,7 @@ ask() {{
         echo "{MARK} done 0"
         echo "{MARK} out $found"
     else
-        rm -rf "$1/submitting" "$1/code" "$1/out" "$1/err"
+        rm -f "$1/submitting" "$1/code" "$1/out" "$1/err"
         echo '{MARK} never'
     fi
 }}
@@ -180,10 +194,15 @@ def submit(jobs: Sequence[tuple[str, str]]) -> str:
     first, or ``twice`` where it was submitted before.
     """
     calls = [
-        f"echo '{MARK} begin'; {_shell.render(['submit', path, archive])}" for path, archive in jobs
+        f"{_shell.render(['submit', path, archive])} >{_shell.render([f'{path}/{_ANSWER}'])}"
+        for path, archive in jobs
     ]
+    rows = [" ; ".join(calls[start::_ROWS]) for start in range(min(_ROWS, len(jobs)))]
     unpack = f"tar -xpof - -C / || exit {BAD_STREAM}"
-    return "\n".join([_SUBMIT.strip("\n"), unpack, *calls])
+    answers = _shell.render(["cat", *(f"{path}/{_ANSWER}" for path, _ in jobs)])
+    return "\n".join(
+        [_SUBMIT.strip("\n"), unpack, *(f"{{ {row}; }} &" for row in rows), "wait", answers]
+    )
 
 
 def ask(state_dir: str, patience_s: int) -> str:
@@ -275,7 +294,11 @@ read_log() {{
         set -- "$1" "$2" $((size - $5)) "$4" "$5"
     fi
     echo "{MARK} file $1 $3 $size $2"
-    [ "$size" -le "$3" ] || tail -c +$(($3 + 1)) "$2" | head -c "$4" | base64
+    if [ "$3" -eq 0 ] && [ "$size" -gt 0 ] && [ "$size" -le "$4" ]; then
+        base64 "$2" # with few programs, since there may be many files
+    elif [ "$size" -gt "$3" ]; then
+        tail -c +$(($3 + 1)) "$2" | head -c "$4" | base64
+    fi
 }}
 """
 
