@@ -107,7 +107,7 @@ def asking(operation: str) -> Iterator[None]:
         # It also raises plain exceptions, for example when logs cannot be packed.
         if type(err) is not Exception and not isinstance(err, others):
             raise
-        if type(err).__module__.startswith(("requests.", "urllib3.")) or _is_about_server(err):
+        if type(err).__module__.startswith(("requests.", "urllib3.")) or is_about_server(err):
             raise _unavailable(operation, err) from err
         raise BackendError(
             f"SkyPilot could not {operation}: {err}",
@@ -132,8 +132,11 @@ _PASSING = (
 """Trouble that says nothing about the job."""
 
 
-def _is_about_server(err: Exception) -> bool:
-    """Tell whether the SDK could not start an API server of this machine, or wait for it."""
+def is_about_server(err: BaseException | None) -> bool:
+    """Tell whether the SDK could not start an API server of this machine, or wait for it.
+
+    It tries to where one is that takes long to answer.
+    """
     return type(err) is RuntimeError and "SkyPilot API server" in str(err)
 
 

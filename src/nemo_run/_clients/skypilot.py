@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from requests import HTTPError, ReadTimeout, RequestException
 
-from nemo_run._clients._skypilot_sdk import BACKEND, asking, muted, sdk
+from nemo_run._clients._skypilot_sdk import BACKEND, asking, is_about_server, muted, sdk
 from nemo_run._clients._skypilot_streams import LogLine, in_time, lines, parse_line, written
 from nemo_run._files import locked
 from nemo_run.exceptions import (
@@ -143,9 +143,12 @@ def launch_managed(task: Any, name: str) -> str:
 
 
 def _submit(call: Callable[[], Any], find: Callable[[], list[SkyRequest]]) -> str:
-    try:
+    def launched() -> str:
         with asking("launch"), muted():
             return str(call())
+
+    try:
+        return _insisting(launched, _is_not_asked)
     except BackendUnavailableError as err:
         if not _may_be_taken(err):
             raise
@@ -182,6 +185,11 @@ def _is_late(err: BackendUnavailableError) -> bool:
     return isinstance(err.__cause__, ReadTimeout)
 
 
+def _is_not_asked(err: BackendUnavailableError) -> bool:
+    """Tell whether nothing was sent, since the SDK took an API server for one that is not there."""
+    return is_about_server(err.__cause__)
+
+
 def _found_later(find: Callable[[], list[SkyRequest]]) -> SkyRequest | None:
     for pause_s in _PAUSES_S:
         time.sleep(pause_s)
@@ -191,13 +199,15 @@ def _found_later(find: Callable[[], list[SkyRequest]]) -> SkyRequest | None:
     return None
 
 
-def _insisting(ask: Callable[[], _T]) -> _T:
+def _insisting(
+    ask: Callable[[], _T], again: Callable[[BackendUnavailableError], bool] = _is_late
+) -> _T:
     """Ask a busy server again where that does no harm."""
     for pause_s in _PAUSES_S:
         try:
             return ask()
         except BackendUnavailableError as err:
-            if not _is_late(err):
+            if not again(err):
                 raise
         time.sleep(pause_s)
     return ask()

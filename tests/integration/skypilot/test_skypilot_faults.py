@@ -5,10 +5,13 @@ These tests stop things that others share, so they are run alone and in this ord
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -69,6 +72,45 @@ def test_a_job_is_found_after_the_api_server_was_restarted(
     end = cluster.wait(app_id)
     assert (end.state, end.exit_code) == (AppState.FAILED, 3)
     assert cluster.lines(app_id) == ["up\n", "done\n"]
+
+
+@contextlib.contextmanager
+def server_stands_still() -> Iterator[None]:
+    """Stop the API server until a client has tried in vain to start another."""
+    server = _api_servers()
+    for pid in server:
+        os.kill(pid, signal.SIGSTOP)
+    done = threading.Event()
+
+    def wait_for_another() -> None:
+        while not _api_servers() - server and not done.wait(0.05):
+            pass
+        while _api_servers() - server and not done.wait(0.05):
+            pass
+        for pid in server:
+            os.kill(pid, signal.SIGCONT)
+
+    waiting = threading.Thread(target=wait_for_another)
+    waiting.start()
+    try:
+        yield
+    finally:
+        was_in_vain = not waiting.is_alive()
+        done.set()
+        waiting.join()
+    assert was_in_vain
+
+
+def _api_servers() -> set[int]:
+    found = subprocess.run(["pgrep", "-f", "sky[.]server[.]server"], capture_output=True, text=True)
+    return {int(pid) for pid in found.stdout.split()}
+
+
+def test_a_job_is_launched_once_an_api_server_answers_again(cluster: SkypilotCluster) -> None:
+    with server_stands_still():
+        app_id = cluster.schedule("echo up")
+    assert cluster.wait(app_id).state is AppState.SUCCEEDED
+    assert cluster.lines(app_id) == ["up\n"]
 
 
 def test_a_job_whose_cluster_is_lost_is_not_waited_for(cluster: SkypilotCluster) -> None:
