@@ -48,6 +48,11 @@ def test_whoever_asks_while_others_gather_is_answered_with_them() -> None:
     assert calls == [[1, 2]]
 
 
+def test_when_there_are_enough_nobody_waits_for_more() -> None:
+    together: Together[int, int] = Together(list, gather_s=3600, enough=1)
+    assert together.ask(7) == 7
+
+
 def test_an_error_that_is_one_answer_concerns_nobody_else() -> None:
     together: Together[int, int] = Together(
         lambda questions: [LookupError(q) if q == 1 else q for q in questions]

@@ -18,7 +18,8 @@ class Together(Generic[Q, A]):
     """Collects questions of many threads while an earlier call is under way.
 
     ``answer`` takes all that were collected and returns an answer, or an error to raise, for each.
-    Before the first call others have ``gather_s`` to come, and as long again after each who came.
+    Before the first call others have ``gather_s`` to come, and as long again after each who came,
+    until there are ``enough``.
     """
 
     def __init__(
@@ -26,9 +27,11 @@ class Together(Generic[Q, A]):
         answer: Callable[[Sequence[Q]], Sequence[A | Exception]],
         *,
         gather_s: float = 0.005,
+        enough: int = 1000,
     ) -> None:
         self._answer = answer
         self._gather_s = gather_s
+        self._enough = enough
         self._lock = threading.Lock()
         self._waiting: list[tuple[Q, Future[A]]] = []
         self._busy = False
@@ -47,7 +50,9 @@ class Together(Generic[Q, A]):
         """Let those come that ask at about the same time, until no more do."""
         deadline = time.monotonic() + GATHER_MAX_S
         before = 0
-        while before < (before := len(self._waiting)) and time.monotonic() < deadline:
+        while before < (before := len(self._waiting)) < self._enough:
+            if time.monotonic() >= deadline:
+                break
             time.sleep(self._gather_s)
 
     def _serve(self) -> None:

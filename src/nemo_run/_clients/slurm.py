@@ -47,6 +47,8 @@ LOST_AFTER_S = 60.0
 """After how long a job is given up of which nobody knows anything, though all have answered."""
 GATHER_S = 0.03
 """How long to wait for more jobs to submit with the first; each after it may be as late again."""
+GATHER_ENOUGH = 16
+"""How many jobs are submitted without waiting for more, so that the first start meanwhile."""
 
 CHUNK = 200
 
@@ -123,7 +125,7 @@ class Slurm:
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        self._submitting = Together(self._submit_all, gather_s=GATHER_S)
+        self._submitting = Together(self._submit_all, gather_s=GATHER_S, enough=GATHER_ENOUGH)
         self._asking = Together(self._ask_all)
         self._reading = Together(self._read_all)
         self._forgetting = Together(self._forget_all)

@@ -81,8 +81,7 @@ nemo_run_keep() {
         [ ! -e "$file" ] || [ -n "$nemo_run_element" ] || [ "$nemo_run_asked" = 1 ] || rm -f "$file"
     done
     printf '%s %s %s %s %(%s)T\n' "$1" "$nemo_run_restart" "$nemo_run_asked" \
-        "$nemo_run_started" -1 >"$nemo_run_state/.exit$nemo_run_element" \
-        && mv -f "$nemo_run_state/.exit$nemo_run_element" "$nemo_run_state/exit$nemo_run_element"
+        "$nemo_run_started" -1 >"$nemo_run_state/exit$nemo_run_element"
 }
 
 # Return the exit code of a child, however often a signal interrupts the waiting.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -131,7 +132,7 @@ class SlurmExecutor(Executor):
         merged_groups=True,
         retries=True,
         time_limit=True,
-        poll_s=(0.5, 60.0),
+        poll_s=(0.25, 60.0),
         batch=64,
     )
 
@@ -271,7 +272,7 @@ class SlurmExecutor(Executor):
         """Where the job lives on the cluster."""
         if not self.job_dir:
             return ""
-        return str(PurePosixPath(self.tunnel.job_dir) / Path(self.job_dir).name)
+        return _inside(self.tunnel.job_dir, self.job_dir)
 
     def package_configs(self, *cfgs: tuple[str, str]) -> list[str]:
         super().package_configs(*cfgs)
@@ -452,6 +453,11 @@ def in_place_of_rundir(text: str, directory: str | None) -> str:
 
 
 _RUNDIR = re.compile(rf"(?<![\w./}}~-])/{RUNDIR_NAME}(?![\w-]|\.\w)")
+
+
+@functools.lru_cache(maxsize=1024)  # it is asked for dozens of times for each job
+def _inside(directory: str, job_dir: str) -> str:
+    return str(PurePosixPath(directory) / Path(job_dir).name)
 
 
 def _without(directory: str, experiment_id: str) -> str:

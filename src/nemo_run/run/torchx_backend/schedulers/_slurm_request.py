@@ -114,10 +114,10 @@ def _without_rundir(request: SlurmBatchRequest) -> SlurmBatchRequest:
     )
 
 
-def submission(request: SlurmBatchRequest) -> Submission:
-    """Return what has to get to the cluster, and how it is submitted there."""
+def submission(request: SlurmBatchRequest, script: bytes) -> Submission:
+    """Return what has to get to the cluster, and how ``script`` is submitted there."""
     state_dir = request.state_dir
-    script = f"{state_dir}/{_SCRIPT}"
+    path = f"{state_dir}/{_SCRIPT}"
     linked = request.executor.linked_code
     files = [
         File(path=f"{request.remote_dir}/code", link=linked)
@@ -126,19 +126,19 @@ def submission(request: SlurmBatchRequest) -> Submission:
         # Only the owner may look at what holds an environment.
         File(path=f"{state_dir}/", mode=0o700),
         *_job_files(request.executor),
-        File(path=script, data=request.materialize().encode(), mode=0o700),
+        File(path=path, data=script, mode=0o700),
         *(
             File(path=f"{state_dir}/{name}", data=text.encode(), mode=0o600)
             for name, text in request.environment_files().items()
         ),
     ]
-    archive, path = _archive(request.executor)
+    local_archive, archive = _archive(request.executor)
     return Submission(
         state_dir=state_dir,
-        argv=[*request.launch_cmd, *_tag(request), script],
+        argv=[*request.launch_cmd, *_tag(request), path],
         files=files,
-        archive=path,
-        local_archive=archive,
+        archive=archive,
+        local_archive=local_archive,
         array=request.executor.array or "",
     )
 

@@ -93,9 +93,10 @@ class SlurmTunnelScheduler(
     # Submitting.
 
     def _launch(self, request: SlurmBatchRequest) -> JobRef:
-        _leave_copy(request)
+        script = request.materialize().encode()
+        _leave_copy(request.executor, script)
         client = client_for(request.executor.tunnel)
-        job_id = self._settle(client, _slurm_request.submission(request))
+        job_id = self._settle(client, _slurm_request.submission(request, script))
         return _slurm_request.reference(request, self._own_id(job_id, request), job_id)
 
     def _settle(self, client: Slurm, submission: Submission) -> str:
@@ -208,13 +209,11 @@ def create_scheduler(session_name: str, **kwargs: Any) -> SlurmTunnelScheduler:
     return SlurmTunnelScheduler(session_name, experiment=kwargs.get("experiment"))
 
 
-def _leave_copy(request: SlurmBatchRequest) -> None:
+def _leave_copy(executor: SlurmExecutor, script: bytes) -> None:
     """Leave the script beside the experiment's other files, for people to look at."""
-    executor = request.executor
     directory = Path(executor.experiment_dir or executor.job_dir)
     directory.mkdir(parents=True, exist_ok=True)
     name = executor.job_name.replace("/", "_")
-    script = request.materialize().encode()
     write_whole(directory / f"{name}_sbatch.sh", script, sync=False)
 
 
