@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import calendar
-import contextlib
 import json
-import shutil
-import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -21,7 +18,7 @@ from tests.emulators.kubernetes.operator import GROUP, Runtime, TrainJob
 from tests.emulators.kubernetes.pods import Pace, Pod, rfc3339
 from tests.emulators.processes import PATH, Container, Line
 from tests.emulators.runai import exec as pod_exec
-from tests.emulators.runai.emulator import free_port
+from tests.emulators.service import Service, free_port
 
 TOKEN = "emulator-token-9d20c4"
 CONTEXT = "emulated"
@@ -50,7 +47,7 @@ def _status(code: int, message: str) -> dict[str, Any]:
     }
 
 
-class KubernetesEmulator:
+class KubernetesEmulator(Service):
     """A cluster on loopback, and ``directory`` for its volumes and its kubeconfig.
 
     ``hidden`` directories of this machine are empty for jobs; ``path`` is the ``PATH`` of jobs.
@@ -67,7 +64,7 @@ class KubernetesEmulator:
         hidden: tuple[Path, ...] = (),
         path: str = "",
     ) -> None:
-        self.directory = directory
+        super().__init__(directory)
         self.pace = pace or Pace()
         self.hidden = hidden
         self.path = path
@@ -83,8 +80,6 @@ class KubernetesEmulator:
         self.created: list[TrainJob] = []
         self.movers: list[Pod] = []
         self.events: list[tuple[str, str, str]] = []
-        self.may_start = threading.Event()
-        self.may_start.set()
         self._lock = threading.RLock()
         self.server = Server(self._answer, faults=Faults(), port=port, error_body=_status)
         self.kubeconfig = directory / "kubeconfig"
@@ -93,10 +88,6 @@ class KubernetesEmulator:
     @property
     def url(self) -> str:
         return self.server.url
-
-    @property
-    def faults(self) -> Faults:
-        return self.server.faults
 
     def write_kubeconfig(self, *, token: str = TOKEN, server: str = "") -> None:
         config = {
@@ -113,12 +104,6 @@ class KubernetesEmulator:
 
     # What pods need.
 
-    def volume(self, claim: str) -> Path:
-        """Return the directory of this machine that holds a volume."""
-        path = self.directory / "volumes" / claim
-        path.mkdir(parents=True, exist_ok=True)
-        return path
-
     def claim_exists(self, claim: str) -> bool:
         return claim in self.claims
 
@@ -133,36 +118,23 @@ class KubernetesEmulator:
         """Return the ``PATH`` of an image: that of a small one has what busybox has."""
         if not image.startswith(("alpine", "busybox")):
             return self.path or PATH
-        programs = self.directory / "busybox"
-        with self._lock:
-            if not programs.exists():
-                programs.mkdir(parents=True)
-                busybox = shutil.which("busybox")
-                assert busybox, "no busybox: run `make setup`"
-                subprocess.run([busybox, "--install", "-s", str(programs)], check=True)
-        return str(programs)
+        return self.busybox()
 
     def tell(self, name: str, reason: str, message: str) -> None:
         self.events.append((name, reason, message))
 
     # What tests do to it.
 
-    @contextlib.contextmanager
-    def unreachable(self) -> Iterator[None]:
-        self.server.stop()
-        try:
-            yield
-        finally:
-            self.server.start()
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep new pods pending while entered."""
-        self.may_start.clear()
-        try:
-            yield
-        finally:
-            self.may_start.set()
+    def advice(self) -> str:
+        return (
+            f"export KUBECONFIG={self.kubeconfig}\n"
+            "# and in Python:\n"
+            "executor = run.KubeflowExecutor(\n"
+            "    image='any:1',\n"
+            "    workdir_pvc='work',\n"
+            "    workdir_pvc_path='/workspace',\n"
+            ")"
+        )
 
     def expire(self, name: str) -> None:
         """Remove a job that has ended, with its pods, as a time to live would."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import threading
 import time
@@ -15,6 +14,7 @@ from tests.emulators.http import Refused, Request, Response, Routes, Server
 from tests.emulators.lepton import storage
 from tests.emulators.lepton.jobs import ENDED, Job, Pace, Replica
 from tests.emulators.processes import ContainerSpec, Line
+from tests.emulators.service import Service
 
 TOKEN = "lepton-emulator-token"
 WORKSPACE = "ws1"
@@ -33,7 +33,7 @@ _JOB_ID = re.compile(r"[a-z][a-z0-9-]{0,34}[a-z0-9]")
 _ROUTES = Routes()
 
 
-class LeptonEmulator:
+class LeptonEmulator(Service):
     """A workspace on loopback, with ``directory`` for its volumes.
 
     ``hidden`` directories of this machine are empty for jobs. While `held`, jobs wait in the
@@ -49,7 +49,7 @@ class LeptonEmulator:
         hidden: tuple[Path, ...] = (),
         log_lag_s: float = 0,
     ) -> None:
-        self.directory = directory
+        super().__init__(directory)
         self.pace = pace or Pace()
         self.hidden = hidden
         self.log_lag_s = log_lag_s
@@ -57,8 +57,6 @@ class LeptonEmulator:
         self.secrets: dict[str, str] = {}
         self.jobs: dict[str, Job] = {}
         self.refused_words: dict[str, str] = {}
-        self._may_start = threading.Event()
-        self._may_start.set()
         self._lock = threading.Lock()
         self.server = Server(self._answer, faults=Faults(), port=port, error_body=_error_body)
 
@@ -73,32 +71,8 @@ class LeptonEmulator:
             "LEPTON_CACHE_DIR": str(self.directory / "client-cache"),
         }
 
-    @property
-    def faults(self) -> Faults:
-        return self.server.faults
-
-    def volume(self, name: str) -> Path:
-        """Return the directory of this machine that holds a volume."""
-        path = self.directory / "volumes" / re.sub(r"[^A-Za-z0-9.-]+", "_", name)
-        path.mkdir(parents=True, exist_ok=True)
-        return path
-
-    @contextlib.contextmanager
-    def unreachable(self) -> Iterator[None]:
-        self.server.stop()
-        try:
-            yield
-        finally:
-            self.server.start()
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep new jobs in the queue while entered."""
-        self._may_start.clear()
-        try:
-            yield
-        finally:
-            self._may_start.set()
+    def advice(self) -> str:
+        return "\n".join(f"export {name}={value}" for name, value in self.environment.items())
 
     def say_state(self, job_id: str, word: str) -> None:
         """Answer with ``word`` for the state of a job from now on."""
@@ -107,7 +81,7 @@ class LeptonEmulator:
     def close(self) -> None:
         """End every job and stop answering."""
         self.server.stop()
-        self._may_start.set()
+        self.may_start.set()
         for job in list(self.jobs.values()):
             job.close()
 
@@ -152,7 +126,7 @@ class LeptonEmulator:
                 {**body, "metadata": {**body["metadata"], "id": job_id}},
                 owner=owner,
                 pace=self.pace,
-                may_start=self._may_start,
+                may_start=self.may_start,
                 container=self._container,
                 directory=self.directory / "replicas" / job_id,
             )

@@ -6,9 +6,7 @@ import base64
 import contextlib
 import json
 import re
-import shutil
 import socket
-import subprocess
 import threading
 import time
 import uuid
@@ -21,6 +19,7 @@ from tests.emulators.http import Refused, Request, Response, Routes, Server
 from tests.emulators.processes import ContainerSpec
 from tests.emulators.runai import kubernetes
 from tests.emulators.runai.workloads import Pace, Pod, Workload
+from tests.emulators.service import Service, free_port
 
 CLIENT_ID = "emulator-client"
 CLIENT_SECRET = "emulator-client-secret-51f0"
@@ -41,7 +40,7 @@ _GRANTS = {
 _ROUTES = Routes()
 
 
-class RunaiEmulator:
+class RunaiEmulator(Service):
     """A control plane with a cluster on loopback, and ``directory`` for its volumes.
 
     ``hidden`` directories of this machine are empty for jobs; ``path`` comes first in the ``PATH``
@@ -59,7 +58,7 @@ class RunaiEmulator:
         token_s: float = 300.0,
         old: bool = False,
     ) -> None:
-        self.directory = directory
+        super().__init__(directory)
         self.pace = pace or Pace()
         self.hidden = hidden
         self.path = path
@@ -70,8 +69,6 @@ class RunaiEmulator:
         self.phases: dict[str, str] = {}
         self._streams: set[threading.Event] = set()
         self._lock = threading.Lock()
-        self._may_start = threading.Event()
-        self._may_start.set()
         self.server = Server(self._answer, faults=Faults(), port=port)
 
     @property
@@ -82,43 +79,22 @@ class RunaiEmulator:
     def kube_url(self) -> str:
         return self.server.url
 
-    @property
-    def faults(self) -> Faults:
-        return self.server.faults
-
-    def volume(self, claim: str) -> Path:
-        """Return the directory of this machine that holds a volume."""
-        path = self.directory / "volumes" / claim
-        path.mkdir(parents=True, exist_ok=True)
-        return path
-
-    def busybox(self) -> Path:
-        """Return a directory with all that a container of that image has."""
-        programs = self.directory / "busybox"
-        with self._lock:
-            if not programs.exists():
-                programs.mkdir(parents=True)
-                busybox = shutil.which("busybox")
-                assert busybox, "no busybox: run `make setup`"
-                subprocess.run([busybox, "--install", "-s", str(programs)], check=True)
-        return programs
-
-    @contextlib.contextmanager
-    def unreachable(self) -> Iterator[None]:
-        self.server.stop()
-        try:
-            yield
-        finally:
-            self.server.start()
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep new workloads pending while entered."""
-        self._may_start.clear()
-        try:
-            yield
-        finally:
-            self._may_start.set()
+    def advice(self) -> str:
+        return (
+            f"export RUNAI_SECRET={CLIENT_SECRET}\n"
+            "# and in Python:\n"
+            "executor = run.DGXCloudExecutor(\n"
+            f"    base_url={self.base_url!r},\n"
+            f"    kube_apiserver_url={self.kube_url!r},\n"
+            f"    client_id={CLIENT_ID!r},\n"
+            "    client_secret='env:RUNAI_SECRET',\n"
+            "    project_name='team-a',\n"
+            "    container_image='any:1',\n"
+            "    pvcs=[{'name': 'work', 'path': '/workspace', 'existingPvc': True, "
+            "'claimName': 'work'}],\n"
+            "    pvc_nemo_run_dir='/workspace/nemo_run',\n"
+            ")"
+        )
 
     def say_phase(self, workload_id: str, phase: str) -> None:
         """Answer with ``phase`` for a workload from now on."""
@@ -138,7 +114,7 @@ class RunaiEmulator:
     def close(self) -> None:
         """End every workload and stop answering."""
         self.server.stop()
-        self._may_start.set()
+        self.may_start.set()
         for workload in list(self.workloads.values()):
             workload.close()
 
@@ -162,7 +138,7 @@ class RunaiEmulator:
                 "PET_LOCAL_ADDR": "127.0.0.1",
             }
         if spec["image"].startswith("busybox"):
-            env["PATH"] = str(self.busybox())
+            env["PATH"] = self.busybox()
         elif self.path:
             env["PATH"] = self.path
         return ContainerSpec(
@@ -217,7 +193,7 @@ class RunaiEmulator:
                 kind,
                 body,
                 pace=self.pace,
-                may_start=self._may_start,
+                may_start=self.may_start,
                 container=self.container,
                 directory=self.directory / "pods",
                 port=free_port(),
@@ -262,12 +238,6 @@ def _expanded(value: str, env: dict[str, str]) -> str:
         return "$" if match[0] == "$$" else env.get(match[1], match[0])
 
     return re.sub(r"\$\$|\$\((\w+)\)", replace, value)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @_ROUTES.on("POST", "/api/v1/token")

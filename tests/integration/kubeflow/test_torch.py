@@ -13,7 +13,7 @@ from tests.cli import commands
 from tests.contract.backends import ROOT, KubeflowCluster
 from tests.emulators.kubernetes import KubernetesEmulator
 from tests.emulators.processes import PATH
-from tests.emulators.runai.emulator import free_port
+from tests.emulators.service import free_port
 from tests.integration.torch_task import SUM, TORCH, check_torch
 from torchx.specs import AppState
 
