@@ -227,6 +227,7 @@ def refused() -> list[str]:
         {"storage_mounts": {"/bucket": {"sauce": "s3://bucket"}}},
         {"storage_mounts": {"/bucket": {"source": "s3://bucket", "mode": "GUESS"}}},
         {"env_vars": {"SKYPILOT_DOCKER_USERNAME": "me"}},
+        {"storage_mounts": {"/bucket": "s3://bucket"}},
     ):
         try:
             run.SkypilotExecutor(job_dir="/tmp", **settings).to_task("train", ["true"])
@@ -238,7 +239,7 @@ def refused() -> list[str]:
 def test_what_skypilot_does_not_know_is_refused_before_anything_is_submitted(
     answers: dict[str, Any],
 ) -> None:
-    cloud, *storage, image = answers["refused"]
+    cloud, *storage, image, text = answers["refused"]
     assert "no-such-cloud" in cloud.lower()
     for said in storage:
         assert said.startswith("SkyPilot does not accept storage_mounts['/bucket']: ")
@@ -247,6 +248,7 @@ def test_what_skypilot_does_not_know_is_refused_before_anything_is_submitted(
     assert "GUESS" in storage[1]
     assert "SKYPILOT_DOCKER_PASSWORD" in image
     assert image.endswith(". Change the setting that it names.")
+    assert text.startswith("storage_mounts['/bucket'] is 's3://bucket', not settings of a storage.")
 
 
 def raised() -> list[str]:

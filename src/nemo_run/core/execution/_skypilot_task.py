@@ -8,7 +8,7 @@ import functools
 import hashlib
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -241,7 +241,13 @@ class SkypilotTask(Executor):
         task.set_resources(self.to_resources())
         return task
 
-    def _storage(self, path: str, config: dict[str, Any]) -> Any:
+    def _storage(self, path: str, config: Any) -> Any:
+        if not isinstance(config, Mapping):
+            raise ConfigError(
+                f"storage_mounts[{path!r}] is {config!r}, not settings of a storage. Write it as "
+                "in a task of SkyPilot's, such as {'source': 's3://bucket', 'mode': 'MOUNT'}; "
+                "files of this machine belong into file_mounts."
+            )
         storage = require("sky.data", extra="skypilot", needed_by=type(self).__name__).Storage
         with _accepting(f"storage_mounts[{path!r}]", "Write it as in a task of SkyPilot's."):
             return storage.from_yaml_config(copy.deepcopy(config))
