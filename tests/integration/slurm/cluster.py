@@ -35,6 +35,13 @@ HOSTS = Path("/etc/hosts")
 PREFIX = "nemo-run-slurm-"
 
 
+class CommandError(subprocess.CalledProcessError):
+    """Says also what the program said."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n{self.stdout}\n{self.stderr}"
+
+
 class SlurmCluster:
     """A cluster in a directory, which any process can take over by that directory.
 
@@ -141,7 +148,7 @@ class SlurmCluster:
         """Run a program of Slurm's on this machine and return what it says.
 
         Raises:
-            subprocess.CalledProcessError: with what it said, if it failed.
+            CommandError: with what it said, if it failed.
         """
         done = subprocess.run(
             argv,
@@ -149,9 +156,10 @@ class SlurmCluster:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            check=True,
             timeout=timeout_s,
         )
+        if done.returncode:
+            raise CommandError(done.returncode, argv, done.stdout, done.stderr)
         return done.stdout
 
     def told(self, job_id: str) -> str:
@@ -282,7 +290,9 @@ class SlurmCluster:
 
     def _start_database(self) -> None:
         data, socket_path = self.directory / "db", self.directory / "run" / "mysql.sock"
-        install = ["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}"]
+        # Forced: whether the name of this machine can be looked up does not matter.
+        install = ["mariadb-install-db", "--no-defaults", "--force", "--user=root"]
+        install += [f"--datadir={data}"]
         install += ["--auth-root-authentication-method=normal", "--skip-test-db"]
         self.run(*install, timeout_s=120)
         serve = ["mariadbd", "--no-defaults", "--user=root", f"--datadir={data}"]
