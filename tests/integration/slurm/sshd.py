@@ -25,7 +25,13 @@ from tests.integration.slurm.daemons import (
 ALIAS = "loop"
 """What the server is called in the ssh config: ``ssh -F <config> loop`` gets there."""
 
-_CONNECTION = re.compile(r"^Accepted \w+ for ", re.MULTILINE)
+_CONNECTION = re.compile(r"^Accepted \S+ for ", re.MULTILINE)
+_SECOND_FACTOR = """\
+AuthenticationMethods publickey,keyboard-interactive
+KbdInteractiveAuthentication yes
+PermitRootLogin yes
+UsePAM yes
+"""
 _COMMAND = re.compile(r"^Starting session: (command|shell|subsystem)", re.MULTILINE)
 
 
@@ -68,6 +74,7 @@ class Sshd:
         path = os.pathsep.join([str(Path(sys.executable).parent), search_path({})])
         self._variables = {"HOME": str(self.home), "PATH": path, **(variables or {})}
         self._settings = settings
+        self._program: Path | None = None
         self._daemons = Daemons(directory, os.environ)
 
     @property
@@ -93,10 +100,8 @@ class Sshd:
         """Start the server if it does not run."""
         if self._daemons.pid("sshd") is not None:
             return
-        program = shutil.which("sshd", path=search_path(os.environ))
-        if program is None:
-            raise FileNotFoundError("sshd is not installed: scripts/system-packages.sh does it")
         config = self.etc / "sshd_config"
+        program = self._program or _installed()
         self._daemons.start("sshd", [program, "-D", "-f", config, "-E", self._log])
         try:
             wait_until(lambda: is_listening(self.port), "sshd", timeout_s=20)
@@ -127,6 +132,37 @@ class Sshd:
         finally:
             self.restart()
 
+    @contextmanager
+    def asking_for(self, code: str) -> Iterator[None]:
+        """Want a code besides the key while entered, as where people have a second factor."""
+        # It asks PAM by the rules for a program of its own name.
+        program = self.etc / self.directory.name
+        rules = Path("/etc/pam.d") / program.name
+        check = self.etc / "check"
+        check.write_text(f"#!/bin/sh\n[ \"$(tr -d '\\0')\" = '{code}' ]\n")
+        check.chmod(0o755)
+        config = (self.etc / "sshd_config").read_text()
+        self.kill()
+        try:
+            rules.write_text(
+                f"auth required pam_exec.so expose_authtok quiet {check}\n"
+                "auth required pam_permit.so\n"
+                "account required pam_permit.so\n"
+                "session required pam_permit.so\n"
+            )
+            program.symlink_to(_installed())
+            self._program = program
+            self._configure(_SECOND_FACTOR)
+            self.restart()
+            yield
+        finally:
+            self.kill()
+            self._program = None
+            program.unlink(missing_ok=True)
+            rules.unlink(missing_ok=True)
+            (self.etc / "sshd_config").write_text(config)
+            self.restart()
+
     def connections(self) -> int:
         """Return how many connections were let in so far."""
         return len(_CONNECTION.findall(self._said()))
@@ -155,7 +191,8 @@ class Sshd:
     def _sessions(self) -> list[int]:
         server = self._daemons.pid("sshd")
         below = children(server) if server is not None else []
-        return [pid for pid in below if _name(pid) == "sshd"]
+        own = self._program.name[:15] if self._program else "sshd"  # Linux cuts names
+        return [pid for pid in below if _name(pid) == own]
 
     def _make_keys(self) -> None:
         for path in (self.identity, self.etc / "host_ed25519"):
@@ -165,9 +202,10 @@ class Sshd:
         self.known_hosts.write_text("")
         self.know(self.port)
 
-    def _configure(self) -> None:
+    def _configure(self, first: str = "") -> None:
+        # Of a setting that is there twice the first counts.
         (self.etc / "sshd_config").write_text(
-            f"ListenAddress {self.host}\n"
+            f"{first}ListenAddress {self.host}\n"
             f"Port {self.port}\n"
             f"HostKey {self.etc}/host_ed25519\n"
             f"AuthorizedKeysFile {self.etc}/authorized_keys\n"
@@ -209,6 +247,13 @@ def temporary_sshd(settings: str = "") -> Iterator[Sshd]:
             yield server
         finally:
             server.stop()
+
+
+def _installed() -> Path:
+    program = shutil.which("sshd", path=search_path(os.environ))
+    if program is None:
+        raise FileNotFoundError("sshd is not installed: scripts/system-packages.sh does it")
+    return Path(program)
 
 
 def _set_env(variables: Mapping[str, str]) -> str:

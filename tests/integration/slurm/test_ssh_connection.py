@@ -301,6 +301,20 @@ class TestKeys:
         assert b"let in" in said
         assert b"sesame" not in said
 
+    @pytest.mark.skipif(os.getuid() != 0, reason="only root can change how people log in")
+    def test_a_second_factor_is_asked_for_once(self, sshd: Sshd) -> None:
+        script = (
+            "import nemo_run as run; "
+            f"ways = [run.SSHTunnel(host={ALIAS!r}, user={sshd.user!r}, job_dir=d) for d in 'ab']; "
+            "print([way.run('echo let in').stdout for way in ways for _ in range(3)])"
+        )
+        with sshd.asking_for("314159"):
+            with pytest.raises(AuthenticationError, match="Permission denied"):
+                tunnel_to(sshd).run("true")
+            said = at_terminal([sys.executable, "-c", script], {b"assword:": b"314159\n"})
+        assert said.count(b"let in") == 6
+        assert sshd.connections() == 1
+
     def test_an_agent_answers_in_place_of_the_user(
         self, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
