@@ -207,9 +207,12 @@ class SchedulerCluster:
 
     def wait_for_line(self, app_id: str, line: str, timeout_s: float = 30) -> None:
         deadline = time.monotonic() + timeout_s * self.patience
-        while line not in self.lines(app_id):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{app_id} does not say {line!r}")
+        while True:
+            status = self.status(app_id)
+            if line in self.lines(app_id):
+                return
+            if (status and is_terminal(status.state)) or time.monotonic() > deadline:
+                raise TimeoutError(f"{app_id} does not say {line!r}: {status}")
             time.sleep(self.poll_s)
 
     def lines(self, app_id: str, **query: Any) -> list[str]:
