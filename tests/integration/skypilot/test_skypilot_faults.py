@@ -155,7 +155,13 @@ def test_a_job_whose_launch_was_lost_with_the_api_server_is_known_and_can_be_can
     app_id = cluster.schedule("true", cluster_name=None, cpus=1, memory=1)
     name = _live_launch(cluster)
     sky("api", "stop")
+    deadline = time.monotonic() + 300
     status = cluster.status(app_id)
+    # For a few seconds SkyPilot's client believes that the server is there.
+    while status is not None and "cannot be reached" in status.message:
+        assert time.monotonic() < deadline
+        time.sleep(1)
+        status = cluster.status(app_id)
     assert status is not None
     assert status.state is AppState.UNKNOWN
     assert "not made to the end" in status.message
