@@ -455,6 +455,7 @@ class SkypilotCluster(SchedulerCluster):
     poll_s = 3.0
     # On Slurm SkyPilot ends its srun, which kills the job.
     asks_first = False
+    jobs_of_a_process = 1  # a launch takes seconds of a processor
     # There it hands the script of a task, with all its variables, to srun as an argument.
     hides_variables = False
 
@@ -503,7 +504,6 @@ class SkypilotJobs(SkypilotCluster):
     ending_s = 60.0
     keeps_all_tries = False  # each has a cluster of its own
     returns_end_lines = True
-    jobs_of_a_process = 1  # a cluster takes ten seconds of a processor
 
     def executor(self, **settings: Any) -> Executor:
         return run.SkypilotJobsExecutor(

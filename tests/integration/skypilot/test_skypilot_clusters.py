@@ -95,7 +95,9 @@ def test_torchrun_runs_across_two_nodes(
 
 
 def test_one_node_that_fails_makes_the_job_fail(cluster: SkypilotCluster) -> None:
-    end = cluster.wait(cluster.schedule("exit $((SKYPILOT_NODE_RANK * 9))", num_nodes=2))
+    # Where another node runs still it is killed, and SkyPilot's word on Slurm is its code.
+    task = "sleep $((SKYPILOT_NODE_RANK * 5)); exit $((SKYPILOT_NODE_RANK * 9))"
+    end = cluster.wait(cluster.schedule(task, num_nodes=2))
     assert (end.state, end.exit_code) == (AppState.FAILED, 9)
 
 
