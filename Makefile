@@ -63,7 +63,7 @@ older: .venv-lepton-0.26/.installed .venv-torch/.installed ## The Lepton suites 
 # SkyPilot has half a gigabyte of dependencies, and its suites a real Slurm and an API server of their own.
 SKYPILOT_BED := tests/integration/skypilot/bed.sh
 # Each managed job makes a cluster of its own. Of those in the contract suite, what `make test` has time for.
-SOME_JOBS := TestPlanning or dry_run_shows or never_submitted or not_known or cancel_returns or started_again_as_often or found_by_another or arguments_arrive
+SOME_JOBS := TestPlanning or dry_run_shows or never_submitted or not_known or cancel_returns or started_again_as_often or arguments_arrive
 # What starts no job, also with the oldest release.
 SKYPILOT_CHEAP := python -m pytest -q -p no:cacheprovider -m "skypilot or not slow" -k "test_skypilot_sdk or test_skypilot_dryrun or (skypilot and (test_executors or TestPlanning or test_listings))" tests/contract tests/integration/skypilot tests/compat/test_listings.py
 

@@ -208,11 +208,12 @@ class SchedulerCluster:
     def wait_for_line(self, app_id: str, line: str, timeout_s: float = 30) -> None:
         deadline = time.monotonic() + timeout_s * self.patience
         while True:
-            status = self.status(app_id)
-            if line in self.lines(app_id):
+            described = self.scheduler.describe(app_id)
+            (role,) = described.roles
+            if line in self.scheduler.log_iter(app_id, role.name):
                 return
-            if (status and is_terminal(status.state)) or time.monotonic() > deadline:
-                raise TimeoutError(f"{app_id} does not say {line!r}: {status}")
+            if is_terminal(described.state) or time.monotonic() > deadline:
+                raise TimeoutError(f"{app_id} is {described.state} and does not say {line!r}")
             time.sleep(self.poll_s)
 
     def lines(self, app_id: str, **query: Any) -> list[str]:
