@@ -21,7 +21,7 @@ Logs = Literal["logs", "no-logs"]
 def run(bench: Bench) -> list[Row | Fact]:
     count = JOBS // 5 if bench.quick else JOBS
     ours, theirs = (_many(bench, each, count, "logs") for each in (bench.ours, bench.released))
-    # Of the time that is left without the logs Slurm itself takes most, on so small a machine.
+    # Slurm's own work for the jobs is part of the time, so it is measured, too.
     waiting = in_turns(
         bench.times(3),
         {
@@ -43,7 +43,7 @@ def run(bench: Bench) -> list[Row | Fact]:
         Fact("one connection", str(ours["connections"]), ours["connections"] == 1),
         _complete("jobs that succeeded", "succeeded", ours, theirs, count, name),
         _complete("lines that were shown", "lines", ours, theirs, count, name),
-        Row("time without logs", ours_s, "s", name, took["theirs"]["seconds"]),
+        Row("time without logs", ours_s, "s", name, took["theirs"]["seconds"], Limit("<=", 1 / 5)),
         Row("", ours_s, "s", "sbatch and squeue by hand", took["by hand"]["seconds"]),
         Row("remote commands", ours_commands, "", name, took["theirs"]["commands"]),
     ]
