@@ -95,11 +95,23 @@ class TestLines:
         state_dir.mkdir(parents=True)
         for element in range(2):
             (tmp_path / f"log_7_{element}.out").write_text("early\nlate\n")
-        # The other was over before anything could be noted.
+        # Of the other nothing could be noted: its node broke down.
         (state_dir / "clock-0-log_7_1.out").write_text("100.0 6\n200.0 11\n")
         job = submitted(tmp_path, array="0-1")
         assert lines(job, until=datetime.fromtimestamp(150)) == ["early\n"]
         assert lines(job, since=datetime.fromtimestamp(150)) == ["early\n", "late\n", "late\n"]
+
+    def test_what_the_last_note_does_not_tell_was_written_by_the_end(self, tmp_path: Path) -> None:
+        state_dir = tmp_path / ".nemo_run" / "nr-7"
+        state_dir.mkdir(parents=True)
+        (tmp_path / "log_7.out").write_text("early\nlate\n")
+        # Whoever notes lengths may be a moment late with the last.
+        (state_dir / "clock-0-log_7.out").write_text("100.0 6\n200.0 end\n200.1 11\n")
+        job = submitted(tmp_path)
+        assert lines(job, until=datetime.fromtimestamp(150)) == ["early\n"]
+        assert lines(job, since=datetime.fromtimestamp(150)) == ["late\n"]
+        assert lines(job, until=datetime.fromtimestamp(200)) == ["early\n", "late\n"]
+        assert lines(job, since=datetime.fromtimestamp(200)) == []
 
 
 class TestKeeping:
@@ -123,6 +135,19 @@ class TestKeeping:
         job.settle(AppState.SUCCEEDED)
         (tmp_path / "log_7.out").unlink()
         assert "".join(lines(job)) == text
+
+    def test_nothing_is_left_of_a_copy_that_breaks_off(self, tmp_path: Path) -> None:
+        (tmp_path / "log_7.out").write_text("a line\n")
+        kept = tmp_path / "here" / "logs-7"
+        (kept / "log_7.out").mkdir(parents=True)  # what is in the way of the copy
+        job = submitted(tmp_path)
+        job.settle(AppState.SUCCEEDED)
+        assert not job.is_settled
+        assert [path.name for path in kept.iterdir()] == ["log_7.out"]
+        (kept / "log_7.out").rmdir()
+        job.settle(AppState.SUCCEEDED)
+        assert job.is_settled
+        assert sorted(path.name for path in kept.iterdir()) == ["files", "log_7.out"]
 
     def test_a_job_that_said_nothing_is_settled(self, tmp_path: Path) -> None:
         (tmp_path / "log_7.out").touch()

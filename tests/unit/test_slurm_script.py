@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -348,6 +349,37 @@ class TestRunning:
         assert done.returncode == 0
         assert (tmp_path / "said").read_text() == "10.1.2.3\n"
 
+    @pytest.mark.parametrize(
+        ("nodes", "by_name", "all_of_them", "found", "asked_for"),
+        [
+            ("1", "127.0.1.1", "fe80::1 10.0.0.5 172.17.0.1", "10.0.0.5", ["--all-ip-addresses"]),
+            ("1", "127.0.1.1", "", "127.0.1.1", ["--all-ip-addresses", "--ip-address"]),
+            ("2", "10.0.0.7", "172.17.0.1", "10.0.0.7", ["--ip-address"]),
+            ("2", "127.0.1.1", "10.0.0.5", "10.0.0.5", ["--ip-address", "--all-ip-addresses"]),
+            ("2", "", "", "node7", ["--ip-address", "--all-ip-addresses"]),
+        ],
+    )
+    def test_the_address_of_the_first_node(
+        self,
+        here: Any,
+        tmp_path: Path,
+        nodes: str,
+        by_name: str,
+        all_of_them: str,
+        found: str,
+        asked_for: list[str],
+    ) -> None:
+        hostname = tmp_path / "bin" / "hostname"
+        hostname.write_text(
+            f'#!/bin/sh\necho "$1" >>{tmp_path}/asked\n'
+            f'[ "$1" = --ip-address ] && echo "{by_name}" || echo "{all_of_them}"\n'
+        )
+        hostname.chmod(0o755)
+        asked = request(["sh", "-c", 'echo "$HEAD_NODE_ADDR" >"$0"', f"{tmp_path}/said"])
+        assert here(asked, SLURMD_NODENAME="node7", SLURM_JOB_NUM_NODES=nodes).returncode == 0
+        assert (tmp_path / "said").read_text() == f"{found}\n"
+        assert (tmp_path / "asked").read_text().split() == asked_for
+
     def test_a_job_without_variables_has_no_file_for_them(self) -> None:
         assert request(["true"]).environment_files() == {}
 
@@ -492,8 +524,22 @@ class TestRunning:
         assert here(asked).returncode == 0
         logs = {log.suffix: log.read_text() for log in Path(asked.remote_dir).glob("log-*")}
         assert logs == {".out": "out\n", ".err": "err\n"}
-        clocks = {clock.suffix for clock in Path(asked.state_dir).glob("clock-0-*")}
-        assert clocks == {".out", ".err"}
+        clocks = {c.suffix: c.read_text() for c in Path(asked.state_dir).glob("clock-0-*")}
+        noted = {name: text.split()[1::2] for name, text in clocks.items()}
+        assert noted == {".out": ["4", "end"], ".err": ["4", "end"]}
+
+    def test_of_a_short_task_only_its_end_is_noted(self, here: Any, tmp_path: Path) -> None:
+        stat = tmp_path / "bin" / "stat"
+        stat.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
+        stat.chmod(0o755)
+        asked = request(["echo", "said"])
+        began = time.time()
+        assert here(asked).returncode == 0
+        (clock,) = Path(asked.state_dir).glob("clock-0-*")
+        when, size = clock.read_text().split()
+        assert began <= float(when) <= time.time()
+        assert size == "end"
+        assert not (tmp_path / "asked").exists()
 
     def test_trouble_with_measuring_memory_is_not_taken_for_the_jobs(
         self, here: Any, tmp_path: Path

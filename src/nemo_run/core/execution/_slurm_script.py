@@ -129,22 +129,42 @@ nemo_run_cipher() {
         2>/dev/null
 }
 
-# Note how long the logs of so many ranks were when, so that their lines can be found by time.
+# Have it noted how long the logs of so many ranks were when, so that their lines can be found by
+# time. The pipe tells when this script is over, and a shell can wait for it without a program.
+nemo_run_watch() {
+    nemo_run_watched+=("$@")
+    exec {nemo_run_pipe}> >(nemo_run_clock "$@")
+}
+
 nemo_run_clock() {
-    local now size file rank nap sizes=()
-    trap 'nemo_run_over=1; kill "$nap" 2>/dev/null' TERM
-    while [ -z "$nemo_run_over" ]; do
-        # Of many not as often: they are on a file system that all share.
-        sleep $((1 + $3 / 64)) &
-        nap=$!
-        wait "$nap"
+    local size file rank sizes=()
+    trap '' TERM
+    # Of many not as often: they are on a file system that all share.
+    until read -r -t $((1 + $3 / 64)) || [ $? -le 128 ]; do
         for ((rank = 0; rank < $3; rank++)); do
             file=${1//%t/$rank}
             [ -s "$file" ] && size=$(stat -c %s "$file" 2>/dev/null) || continue
-            now=${EPOCHREALTIME:-$(date +%s.%N)}
-            [ "$size" = "${sizes[rank]}" ] || echo "${now/,/.} $size" >>"$2${file##*/}"
+            [ "$size" = "${sizes[rank]}" ] || nemo_run_note "$2${file##*/}" "$size"
             sizes[rank]=$size
         done
+    done
+}
+
+nemo_run_note() {
+    local now=${EPOCHREALTIME:-$(date +%s.%N)}
+    echo "${now/,/.} $2" >>"$1"
+}
+
+# Note that all which the logs hold was written by now.
+nemo_run_stop_watching() {
+    local rank file
+    set -- "${nemo_run_watched[@]}"
+    while [ $# -gt 0 ]; do
+        for ((rank = 0; rank < $3; rank++)); do
+            file=${1//%t/$rank}
+            [ ! -e "$file" ] || nemo_run_note "$2${file##*/}" end
+        done
+        shift 3
     done
 }
 
@@ -182,28 +202,31 @@ _HEAD = r"""
 # This script runs on the first node.
 head_node=${SLURMD_NODENAME:-$(scontrol show hostnames "${SLURM_JOB_NODELIST:-}" | head -n 1)}
 head_node_ip=
-# Where Slurm itself finds it, unless that is a name, which may mean loopback on the node itself.
+# The tasks of one node find it by any of its addresses; those of others as its name says.
+nemo_run_options='--all-ip-addresses --ip-address'
 if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ] || [ -n "${SLURM_HET_SIZE:-}" ]; then
+    nemo_run_options='--ip-address --all-ip-addresses'
+    # Where Slurm itself finds it; unless that is a name, which on the node may mean loopback.
     head_node_ip=$(scontrol show node "$head_node" 2>/dev/null \
         | sed -n 's/.*NodeAddr=\([0-9.]*\) .*/\1/p')
 fi
-for nemo_run_option in --ip-address --all-ip-addresses; do
-    case "$head_node_ip" in
-        '') ;;
-        127.*) [ "$nemo_run_option" = --all-ip-addresses ] || break ;;
-        *) break ;;
-    esac
-    head_node_ip=
-    for nemo_run_address in $(hostname "$nemo_run_option" 2>/dev/null); do
-        case "$nemo_run_address" in
-            *:*) ;;
-            *)
-                head_node_ip=$nemo_run_address
-                break
-                ;;
+if [ -z "$head_node_ip" ]; then
+    for nemo_run_option in $nemo_run_options; do
+        for nemo_run_address in $(hostname "$nemo_run_option" 2>/dev/null); do
+            case "$nemo_run_address" in
+                *:*) ;;
+                *)
+                    head_node_ip=$nemo_run_address
+                    break
+                    ;;
+            esac
+        done
+        case "$head_node_ip" in
+            '' | 127.*) ;;
+            *) break ;;
         esac
     done
-done
+fi
 export head_node head_node_ip="${head_node_ip:-$head_node}"
 # What sbatch was told to pass on to this script is not to keep its variables from the tasks.
 unset SLURM_EXPORT_ENV
@@ -321,7 +344,7 @@ def batch_script(request: SlurmBatchRequest) -> str:
         parts.append('kill "$nemo_run_memory" 2>/dev/null')
     if executor.time_limit_s is not None:
         parts += ['kill "$nemo_run_limiter" 2>/dev/null', _LATE.strip("\n")]
-    parts += ['kill "${clocks[@]}" 2>/dev/null', 'wait "${clocks[@]}"']
+    parts.append("nemo_run_stop_watching")
     if tolerance is not None:
         parts.append(_slurm_fault_tolerance.AT_END)
     parts.append('nemo_run_end "$nemo_run_code"')
@@ -407,10 +430,7 @@ def _step(request: SlurmBatchRequest, position: int) -> str:
         f"pids[{position}]=$!",
     ]
     for log in [_LOG] if executor.stderr_to_stdout else [_LOG, _ERRORS]:
-        lines += [
-            f'nemo_run_clock "${log}" "$nemo_run_state/clock-{position}-" {logs} &',
-            "clocks+=($!)",
-        ]
+        lines.append(f'nemo_run_watch "${log}" "$nemo_run_state/clock-{position}-" {logs}')
     return "\n".join(lines)
 
 

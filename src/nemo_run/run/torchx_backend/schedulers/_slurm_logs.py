@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import bisect
 import logging
+import os
 import re
-import tempfile
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -30,6 +31,9 @@ _INDEX = "files"
 """Names the files of a task: those that are here, and the paths of those on the cluster."""
 
 _WILD = re.compile(r"\$\{[^}]*\}|\$\w+|%\d*[A-Za-z]")
+_END = "end"
+"""Stands for a size in the notes: nothing was written later."""
+_ALL_OF_IT = sys.maxsize
 _CLOCK = re.compile(r"^clock-\d+-")
 _ALL = LogQuery(role="")
 _NUMBERS = re.compile(r"(\d+)")
@@ -94,27 +98,19 @@ class Logs:
         if self._kept is None:
             return
         self._kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self._kept) as directory:
-            found = self._copy(Path(directory))
-            for path in Path(directory).iterdir():
-                path.replace(self._kept / path.name)
+        found: dict[str, str] = {}
+        with _Copies(self._kept) as copies:
+            offsets: dict[str, int] = {}
+            for part in self._stream(offsets, _ALL, lambda: True):
+                if part.size > KEPT_BYTES:
+                    found[part.path] = part.path
+                    offsets[part.path] = part.size
+                    continue
+                found[part.path] = PurePosixPath(part.path).name
+                copies.append(found[part.path], part.data)
         if found:
             index = "\n".join(found[path] for path in sorted(found, key=natural))
             write_whole(self._kept / _INDEX, index.encode(), sync=False)
-
-    def _copy(self, directory: Path) -> dict[str, str]:
-        """Copy files to ``directory``; return what the index says of each."""
-        offsets: dict[str, int] = {}
-        found: dict[str, str] = {}
-        for part in self._stream(offsets, _ALL, lambda: True):
-            if part.size > KEPT_BYTES:
-                found[part.path] = part.path
-                offsets[part.path] = part.size
-                continue
-            found[part.path] = PurePosixPath(part.path).name
-            with (directory / found[part.path]).open("ab") as file:
-                file.write(part.data)
-        return found
 
     def _local_parts(self, query: LogQuery) -> Iterator[LogPart] | None:
         if self._kept is None:
@@ -195,6 +191,33 @@ class Logs:
         return {path: b"".join(files[path]) for path in sorted(files, key=natural)}
 
 
+class _Copies:
+    """Files that get their names in a directory when all are whole, and are gone otherwise."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._suffix = f".{os.urandom(8).hex()}.tmp"
+        self._staged: dict[str, Path] = {}
+
+    def append(self, name: str, data: bytes) -> None:
+        staged = self._directory / f".{len(self._staged)}{self._suffix}"
+        with self._staged.setdefault(name, staged).open("ab") as file:
+            file.write(data)
+
+    def __enter__(self) -> _Copies:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        try:
+            while kind is None and self._staged:
+                name, staged = next(iter(self._staged.items()))
+                staged.replace(self._directory / name)
+                del self._staged[name]
+        finally:
+            for staged in self._staged.values():
+                staged.unlink(missing_ok=True)
+
+
 def _whole(path: str, data: bytes) -> LogPart:
     return LogPart(path=path, start=0, size=len(data), data=data)
 
@@ -226,7 +249,11 @@ def _as_lines(parts: Iterable[LogPart], *, growing: bool = False) -> Iterator[by
 
 def _parse_clock(text: str) -> tuple[Sequence[float], Sequence[int]]:
     pairs = [line.split() for line in text.splitlines()]
-    good = [(float(p[0]), int(p[1])) for p in pairs if len(p) == 2 and p[1].isdigit()]
+    good = sorted(
+        (float(p[0]), _ALL_OF_IT if p[1] == _END else int(p[1]))
+        for p in pairs
+        if len(p) == 2 and (p[1] == _END or p[1].isdigit())
+    )
     return [when for when, _ in good], [size for _, size in good]
 
 
