@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nemo_run import _shell
 from nemo_run._clients import _slurm_remote as remote
 
 
@@ -150,6 +151,26 @@ def test_a_log_is_read_from_where_it_is_known(tmp_path: Path, start: int, limit:
     head, _, encoded = said.partition("\n")
     assert head == f"{remote.MARK} file 0 {start} 5 {log}"
     assert base64.b64decode(encoded) == log.read_bytes()[start : start + limit]
+
+
+@pytest.mark.parametrize("stat", ["exit 1", None])
+def test_many_logs_are_told_apart_also_without_a_program_that_tells_all_their_lengths(
+    tmp_path: Path, stat: str | None
+) -> None:
+    texts = {tmp_path / f"log {n}": b"x" * n for n in range(4)}
+    for path, text in texts.items():
+        path.write_bytes(text)
+    requests = [
+        *(remote.LogRequest(pattern=_shell.render([str(path)])) for path in texts),
+        remote.LogRequest(pattern=f"{tmp_path}/none*"),
+    ]
+    programs = {"stat": stat} if stat else {}
+    said = here(tmp_path / "bin", remote.read_logs(requests), **programs)
+    blocks = said.split(f"{remote.MARK} file ")[1:]
+    heads = [f"{number} 0 {number} {path}\n" for number, path in enumerate(texts)]
+    assert [block[: len(head)] for block, head in zip(blocks, heads, strict=True)] == heads
+    found = [base64.b64decode(b[len(h) :]) for b, h in zip(blocks, heads, strict=True)]
+    assert found == list(texts.values())
 
 
 @pytest.mark.parametrize(

@@ -281,24 +281,45 @@ def read_logs(requests: Sequence[LogRequest]) -> str:
         lines.append(
             f'for f in {request.pattern}; do [ -e "$f" ] || continue; o=0; '
             f'case "$f" in{known} *) ;; esac; '
-            f'read_log {number} "$f" "$o" {request.limit} {request.last}; done'
+            f'set -- "$@" {number} "$f" "$o" {request.limit} {request.last}; done'
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, 'read_all "$@"'])
 
 
-# Base64, since what comes back may be any bytes, and passes through a login shell's terminal.
+# With few programs, since there may be many files: one tells the lengths of all, and what has not
+# grown is not read. Base64, since what comes back may be any bytes, and passes through a login
+# shell's terminal.
 _READ = rf"""
 read_log() {{
-    size=$(($(wc -c <"$2")))
-    if [ "$5" -gt 0 ] && [ "$3" -eq 0 ] && [ "$size" -gt "$5" ]; then
-        set -- "$1" "$2" $((size - $5)) "$4" "$5"
+    if [ "$5" -gt 0 ] && [ "$3" -eq 0 ] && [ "$6" -gt "$5" ]; then
+        set -- "$1" "$2" $(($6 - $5)) "$4" "$5" "$6"
     fi
-    echo "{MARK} file $1 $3 $size $2"
-    if [ "$3" -eq 0 ] && [ "$size" -gt 0 ] && [ "$size" -le "$4" ]; then
-        base64 "$2" # with few programs, since there may be many files
-    elif [ "$size" -gt "$3" ]; then
+    echo "{MARK} file $1 $3 $6 $2"
+    if [ "$3" -eq 0 ] && [ "$6" -gt 0 ] && [ "$6" -le "$4" ]; then
+        base64 "$2"
+    elif [ "$6" -gt "$3" ]; then
         tail -c +$(($3 + 1)) "$2" | head -c "$4" | base64
     fi
+}}
+paths() {{
+    while [ $# -gt 0 ]; do
+        printf '%s\0' "$2"
+        shift 5
+    done
+}}
+lengths() {{
+    while [ $# -gt 0 ]; do
+        echo $(($(wc -c <"$2")))
+        shift 5
+    done
+}}
+read_all() {{
+    # A file that has gone away meanwhile would put the others out of step.
+    sizes=$(paths "$@" | xargs -0 stat -L -c %s 2>/dev/null) || sizes=$(lengths "$@")
+    for size in $sizes; do
+        read_log "$1" "$2" "$3" "$4" "$5" "$size"
+        shift 5
+    done
 }}
 """
 
