@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nemo_run._files import make_private_directory
 from nemo_run.config import Config
+from nemo_run.core.execution.base import Executor
 from nemo_run.core.packaging._sharing import one_look
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
-from nemo_run.exceptions import ConfigError
+from nemo_run.exceptions import ConfigError, NemoRunError
 from nemo_run.package_info import __version__
 from nemo_run.run import _directory
 from nemo_run.run._directory import ExperimentDirectory
@@ -24,6 +27,8 @@ from nemo_run.run.torchx_backend.schedulers.api import get_executor_str
 
 if TYPE_CHECKING:
     from nemo_run.run._rerun import RecordedCode
+
+log = logging.getLogger(__name__)
 
 
 def create(
@@ -49,6 +54,29 @@ def create(
     path = before.read(_directory.SCRIPT) if before and saved else None
     directory.write(_directory.MAIN, saved or main_source())
     directory.write(_directory.SCRIPT, path or main_path())
+
+
+def let_backends_get_ready(jobs: Sequence[Job | JobGroup]) -> None:
+    """Have the executors connect, or whatever they do ahead, while the jobs are prepared.
+
+    In the background, each place once, one after the other, up to the first trouble.
+    """
+    places = {
+        executor.info(): executor
+        for job in jobs
+        for executor in job.executors_in_order
+        if not executor.CAPABILITIES.local_paths
+    }
+    if places:
+        threading.Thread(target=_get_ready, args=(list(places.values()),), daemon=True).start()
+
+
+def _get_ready(executors: Sequence[Executor]) -> None:
+    try:
+        for executor in executors:
+            executor.get_ready()
+    except NemoRunError as err:
+        log.debug("%s", err)
 
 
 def prepare_jobs(

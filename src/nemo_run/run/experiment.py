@@ -314,6 +314,7 @@ class Experiment(ConfigurableMixin):
         if detach:
             check_can_detach(self._jobs)
         check_tasks(self._jobs)
+        _preparing.let_backends_get_ready(self._jobs)
         self._create()
         self._recorder = Recorder(self._directory.path, self._code)
         self._prepare_jobs()

@@ -13,12 +13,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from tests.integration.slurm.chaos import ChaosProxy
 from tests.integration.slurm.daemons import free_ports, is_listening, wait_until
 from tests.integration.slurm.sshd import ALIAS, Sshd, temporary_sshd
 
+import nemo_run as run
 from nemo_run.core.tunnel.client import SSHTunnel
 from nemo_run.exceptions import (
     AuthenticationError,
@@ -26,6 +28,7 @@ from nemo_run.exceptions import (
     BackendUnavailableError,
     ConfigError,
     ConnectionLostError,
+    SubmitError,
 )
 
 pytestmark = pytest.mark.slow
@@ -68,6 +71,16 @@ def while_running(
 def echo(request: tuple[str, str, int]) -> str:
     host, user, n = request
     return SSHTunnel(host=host, user=user, job_dir="/nowhere").run(f"echo {n}").stdout
+
+
+class AsksWhetherConnected(run.Packager):
+    """Has nothing to send, but waits until there is a way to send it."""
+
+    connected: ClassVar[Callable[[], bool]]
+
+    def package(self, path: Path, job_dir: str, name: str) -> str | None:
+        wait_until(type(self).connected, "connection before there is something to send")
+        return super().package(path, job_dir, name)
 
 
 class TestOneConnection:
@@ -127,6 +140,31 @@ class TestOneConnection:
                 said = list(pool.map(echo, [(ALIAS, strict.user, n) for n in range(12)]))
             assert said == [f"{n}\n" for n in range(12)]
             assert strict.connections() == 1
+
+    def test_it_is_made_while_jobs_are_prepared(self, sshd: Sshd, tmp_path: Path) -> None:
+        AsksWhetherConnected.connected = lambda: sshd.connections() == 1
+        tunnel = SSHTunnel(host=ALIAS, user=sshd.user, job_dir=str(tmp_path / "there"))
+        executor = run.SlurmExecutor(account="root", tunnel=tunnel, packager=AsksWhetherConnected())
+        with (
+            pytest.raises(SubmitError),  # there is no Slurm behind this server
+            run.Experiment("two", executor=executor, clean_mode=True) as exp,
+        ):
+            for name in "ab":
+                exp.add(run.Script(inline="true"), name=name)
+            exp.run()
+        assert sshd.connections() == 1
+
+    def test_it_is_not_made_ahead_where_somebody_may_be_asked_something(
+        self, sshd: Sshd, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tunnel = tunnel_to(sshd)
+        with monkeypatch.context() as patch:
+            patch.setenv("SSH_ASKPASS", "/bin/false")
+            patch.setenv("SSH_ASKPASS_REQUIRE", "force")
+            tunnel.connect_unasked()
+            assert sshd.connections() == 0
+        tunnel.connect_unasked()
+        assert sshd.connections() == 1
 
     def test_the_socket_is_for_its_owner_only(self, sshd: Sshd) -> None:
         tunnel_to(sshd).run("true")

@@ -290,6 +290,12 @@ class Executor(ConfigurableMixin):
         if staged is not None:
             extract(staged.archive, code)
 
+    def get_ready(self) -> None:
+        """Do what takes time before the first job, such as to connect, while jobs are planned.
+
+        Trouble need not be told: whoever launches meets it again. Nobody may be asked anything.
+        """
+
     def cleanup(self, handle: str) -> None:
         """Remove what an ended job left at its backend."""
 

@@ -355,6 +355,11 @@ class SlurmExecutor(Executor):
     def supports_launcher_transform(self) -> bool:
         return isinstance(self.get_launcher(), SlurmTemplate)
 
+    def get_ready(self) -> None:
+        """Connect to the cluster, where that asks nobody for a password or a code."""
+        if isinstance(self.tunnel, SSHTunnel):
+            self.tunnel.connect_unasked()
+
     def held_back(self, before: Sequence[tuple[Executor, str]], run_if: str) -> Self | None:
         kind = {"succeeded": "afterok", "ended": "afterany"}.get(run_if)
         elsewhere = any(

@@ -227,7 +227,7 @@ class Connection:
         return done.stdout.decode("utf-8", "replace")
 
     def _start_master(self) -> None:
-        interactive = _can_ask()
+        interactive = can_ask()
         pause_s = 0.5
         for left in reversed(range(BRIEF_FAILURES)):
             code, said = self._run_master(interactive=interactive)
@@ -317,7 +317,7 @@ def _forget_after_fork() -> None:
 os.register_at_fork(after_in_child=_forget_after_fork)
 
 
-def _can_ask() -> bool:
+def can_ask() -> bool:
     """Tell whether a person can answer questions: at a terminal, or through an askpass program."""
     if os.environ.get("SSH_ASKPASS") and os.environ.get("SSH_ASKPASS_REQUIRE"):
         return True

@@ -27,7 +27,7 @@ from nemo_run.core.tunnel._commands import (
     too_long,
 )
 from nemo_run.core.tunnel._config_file import SSHConfigFile
-from nemo_run.core.tunnel._connection import Connection, connection
+from nemo_run.core.tunnel._connection import Connection, can_ask, connection
 from nemo_run.core.tunnel._result import Result
 from nemo_run.core.tunnel._ssh import Destination
 from nemo_run.exceptions import ConfigError
@@ -281,6 +281,11 @@ class SSHTunnel(Tunnel):
     def connect(self) -> None:
         """Connect now unless somebody is connected: see `Tunnel.run` for what may be raised."""
         self._connection.connect()
+
+    def connect_unasked(self) -> None:
+        """Connect now, unless a person may be asked something: that waits until there is need."""
+        if not can_ask():
+            self.connect()
 
     def setup(self) -> None:
         """Make the job directory there."""
