@@ -92,7 +92,9 @@ class _Writer:
                 "the name has a meaning of its own. Rename the parameter."
             )
         mapping = {
-            name: self.value(value, f"{path}.{name}", expects_tuple=_expects_tuple(target, name))
+            name: value
+            if type(value) in _PLAIN
+            else self.value(value, f"{path}.{name}", expects_tuple=_expects_tuple(target, name))
             for name, value in arguments.items()
         }
         if self._only_text_keys:
