@@ -1,5 +1,8 @@
 """What we remember about a submitted job: one small JSON file each, under ``<home>/jobs``.
 
+Beside it is what was last seen of a job that goes on, in a file of the same form ending in
+``.seen``: see :meth:`JobStore.note`.
+
 Times are seconds since the epoch in UTC, as ``time.time()`` gives them. States are names of
 ``torchx.specs.AppState``, so that reading a record does not load torchx.
 """
@@ -17,7 +20,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from nemo_run._files import make_private_directory, read_whole, swap_whole
+from nemo_run._files import make_private_directory, read_whole, swap_whole, write_whole
 from nemo_run._home import get_nemorun_home
 from nemo_run.exceptions import ConfigError, JobNotFoundError, RecordError
 
@@ -249,7 +252,7 @@ class JobStore:
         data = _read(path)
         if data is None:
             return None
-        return _of_job(_parse(data, path), app_id, scheduler, path)
+        return _as_last_seen(_of_job(_parse(data, path), app_id, scheduler, path), path)
 
     def get(self, app_id: str, scheduler: str) -> JobRecord:
         """Return the record of a job.
@@ -287,17 +290,33 @@ class JobStore:
                 old = None if before is None else self._readable(before, record, path)
                 stored = record if old is None else advance(old, record)
                 if stored == old or swap_whole(path, before, _dump(stored), sync=sync):
-                    return stored
+                    break
+            if stored.is_terminal:
+                _seen_beside(path).unlink(missing_ok=True)
         except OSError as err:
-            raise RecordError(
-                f"Could not record {record.scheduler} job {record.app_id!r}: {err}. "
-                f"Make {path.parent} a directory you can write to, with space left.",
-                path=path,
-            ) from err
+            raise _not_recorded(record, path, err) from err
+        return stored
+
+    def note(self, record: JobRecord) -> None:
+        """Remember what was last seen of a recorded job that goes on; cheap, for it comes often.
+
+        That may be lost if this machine loses power. It has a file of its own, so that what
+        :meth:`put` wrote cannot be lost with it.
+
+        Raises:
+            RecordError: it could not be written.
+        """
+        path = self.path(record.app_id, record.scheduler)
+        try:
+            write_whole(_seen_beside(path), _dump(record), sync=False)
+        except OSError as err:
+            raise _not_recorded(record, path, err) from err
 
     def delete(self, app_id: str, scheduler: str) -> None:
         """Forget a job. Forgetting one that is not recorded is fine."""
-        self.path(app_id, scheduler).unlink(missing_ok=True)
+        path = self.path(app_id, scheduler)
+        path.unlink(missing_ok=True)
+        _seen_beside(path).unlink(missing_ok=True)
 
     def list(self, scheduler: str) -> Iterator[JobRecord]:
         """Yield the records of a scheduler's jobs, the latest submitted first.
@@ -309,7 +328,7 @@ class JobStore:
             try:
                 data = _read(path)
                 if data is not None:
-                    records.append(_parse(data, path))
+                    records.append(_as_last_seen(_parse(data, path), path))
             except RecordError as err:
                 log.warning("left out a record: %s", err)
         records.sort(key=lambda record: (record.submitted_at, record.app_id), reverse=True)
@@ -355,12 +374,41 @@ class _NewerFormatError(RecordError):
     """A record of a later release, which must not be overwritten."""
 
 
-def _record_files(directory: Path) -> Iterator[str]:
+def _seen_beside(path: Path) -> Path:
+    """Return the file for what was last seen of a job that goes on, beside its record."""
+    return path.with_suffix(".seen")
+
+
+def _as_last_seen(record: JobRecord, path: Path) -> JobRecord:
+    if record.is_terminal:
+        return record
+    beside = _seen_beside(path)
+    try:
+        data = _read(beside)
+        seen = None if data is None else _parse(data, beside)
+    except RecordError as err:
+        log.debug("%s", err)
+        return record
+    # Numbers of jobs come back when a cluster is set up anew; tags do not.
+    if seen is None or seen.tag != record.tag or seen.last_seen_at < record.last_seen_at:
+        return record
+    return advance(record, seen)
+
+
+def _not_recorded(record: JobRecord, path: Path, err: OSError) -> RecordError:
+    return RecordError(
+        f"Could not record {record.scheduler} job {record.app_id!r}: {err}. "
+        f"Make {path.parent} a directory you can write to, with space left.",
+        path=path,
+    )
+
+
+def _record_files(directory: Path) -> Iterator[Path]:
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
                 if entry.name.endswith(".json") and not entry.name.startswith("."):
-                    yield entry.path
+                    yield Path(entry.path)
     except FileNotFoundError:
         return
 

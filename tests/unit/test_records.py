@@ -271,6 +271,52 @@ def test_putting_what_is_known_does_not_touch_the_file(store: JobStore) -> None:
     assert path.stat().st_mtime_ns == before.st_mtime_ns
 
 
+def test_what_was_last_seen_of_a_job_that_goes_on_is_found(store: JobStore) -> None:
+    store.put(record(state="SUBMITTED"))
+    seen = record(state="RUNNING", message="on node7", last_seen_at=1002.0)
+    store.note(seen)
+    assert store.get("train-1", "local_persistent") == seen
+    assert list(store.list("local_persistent")) == [seen]
+
+
+def test_noting_leaves_alone_what_was_put(store: JobStore) -> None:
+    path = store.path("train-1", "local_persistent")
+    store.put(record(state="SUBMITTED"))
+    before = path.read_bytes()
+    store.note(record(last_seen_at=1002.0))
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"format": "1.0"', b'{"format": "99.0"}'])
+def test_a_note_that_cannot_be_read_counts_for_nothing(store: JobStore, damage: bytes) -> None:
+    put = store.put(record(state="SUBMITTED"))
+    store.note(record(last_seen_at=1002.0))
+    store.path("train-1", "local_persistent").with_suffix(".seen").write_bytes(damage)
+    assert store.get("train-1", "local_persistent") == put
+
+
+@pytest.mark.parametrize("other", [{"tag": "nr-2"}, {"last_seen_at": 1000.0}])
+def test_a_note_of_an_earlier_job_or_time_counts_for_nothing(
+    store: JobStore, other: dict[str, Any]
+) -> None:
+    put = store.put(record(state="SUBMITTED"))
+    store.note(record(**{"last_seen_at": 1002.0, **other}))
+    assert store.get("train-1", "local_persistent") == put
+
+
+def test_a_note_goes_when_the_job_ends_or_is_forgotten(store: JobStore) -> None:
+    directory = store.path("train-1", "local_persistent").parent
+    store.put(record(state="SUBMITTED"))
+    store.note(record(last_seen_at=1002.0))
+    ended = store.put(record(state="FAILED"))
+    assert store.get("train-1", "local_persistent") == ended
+    assert len(list(directory.iterdir())) == 1
+    store.note(record(last_seen_at=1003.0))  # by a process that has not heard of the end
+    assert store.get("train-1", "local_persistent") == ended
+    store.delete("train-1", "local_persistent")
+    assert list(directory.iterdir()) == []
+
+
 def test_without_a_home_the_one_of_the_moment_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

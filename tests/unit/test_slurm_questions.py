@@ -78,6 +78,47 @@ def states(slurm: Slurm, array: str = "") -> dict[str, str]:
     return {row.id: row.state for row in slurm.job("7", "/state/7", array).rows}
 
 
+class TestManyAtOnce:
+    def test_what_was_told_of_many_is_at_hand_for_each_once(self) -> None:
+        queue = Queue()
+        queue.go_on.set()
+        slurm = Slurm(queue)
+        told = slurm.look({"1": ("/state/1", ""), "2": ("/state/2", "")})
+        assert {job: report.rows[0].state for job, report in told.items()} == {
+            "1": "RUNNING",
+            "2": "RUNNING",
+        }
+        assert slurm.job("1", "/state/1") is told["1"]
+        assert len(queue.commands) == 1
+        slurm.job("1", "/state/1")
+        assert len(queue.commands) == 2
+
+    @pytest.mark.parametrize(
+        ("queue", "error"), [(DOWN, BackendUnavailableError), (FORGOTTEN, JobNotFoundError)]
+    )
+    def test_so_is_what_is_in_the_way(self, queue: Answer, error: type[Exception]) -> None:
+        slurm = cluster(queue, "")
+        assert slurm.look({"7": ("/state/7", "")}) == {}
+        with pytest.raises(error):
+            slurm.job("7", "/state/7")
+
+    def test_a_cluster_that_is_not_reached_is_not_tried_again_for_each(self) -> None:
+        tries = []
+
+        class Unreachable(Cluster):
+            def __call__(self, command: str, stdin: bytes, timeout_s: float) -> Answer:
+                tries.append(command)
+                raise BackendUnavailableError("no way", backend="ssh", operation="connect")
+
+        slurm = Slurm(Unreachable({}))
+        jobs = {str(n): (f"/state/{n}", "") for n in range(9)}
+        assert slurm.look(jobs) == {}
+        for job, (state_dir, array) in jobs.items():
+            with pytest.raises(BackendUnavailableError, match="no way"):
+                slurm.job(job, state_dir, array)
+        assert len(tries) == 1
+
+
 class TestCancelled:
     def test_a_job_that_never_started_was_cancelled_when_only_our_note_is_left(self) -> None:
         assert states(cluster(FORGOTTEN, NOTE)) == {"7": "CANCELLED"}

@@ -6,6 +6,7 @@ Calls of many threads at about the same time share one remote command.
 from __future__ import annotations
 
 import base64
+import math
 import re
 import threading
 import time
@@ -41,8 +42,8 @@ BACKEND = "slurm_tunnel"
 TIMEOUT_S = 120.0
 SUBMIT_TIMEOUT_S = 600.0
 """Longer, since code is unpacked; a connection that is lost is noticed long before."""
-AHEAD_S = 0.2
-"""How long an answer that came along with another may be used, once."""
+AHEAD_S = 0.5
+"""How long an answer that came along with others may be used, once."""
 LOST_AFTER_S = 60.0
 """After how long a job is given up of which nobody knows anything, though all have answered."""
 GATHER_S = 0.03
@@ -132,7 +133,7 @@ class Slurm:
         self._lock = threading.Lock()
         # Jobs that somebody waits for, and what came along when another was asked about.
         self._watched: dict[str, Watched] = {}
-        self._ahead: dict[str, tuple[float, Report]] = {}
+        self._ahead: dict[str, tuple[float, Report | Exception]] = {}
         self._unknown: dict[str, float] = {}
 
     def submit(self, submission: Submission) -> str:
@@ -181,13 +182,33 @@ class Slurm:
             BackendUnavailableError: Slurm cannot say now.
         """
         watched = self.watch(job_id, state_dir, array)
-        return self._came_along(job_id) or self._asking.ask((job_id, watched))
+        known = self._came_along(job_id)
+        if isinstance(known, Exception):
+            raise known
+        return known or self._asking.ask((job_id, watched))
 
-    def _came_along(self, job_id: str) -> Report | None:
-        """Return what was said a moment ago, when another job was asked about."""
+    def look(self, jobs: Mapping[str, tuple[str, str]]) -> dict[str, Report]:
+        """Ask about several jobs, given with their state directories and arrays, at once.
+
+        What comes back, or is in the way, is at hand for the `job` that follows; a job is missing
+        where that would raise.
+        """
+        asked = {job_id: self.watch(job_id, *rest) for job_id, rest in jobs.items()}
+        answers: Mapping[str, Report | Exception]
+        try:
+            answers = self._ask_slurm(asked)
+        except BackendUnavailableError as err:
+            answers = dict.fromkeys(asked, err)
+        now = time.monotonic()
         with self._lock:
-            at, report = self._ahead.pop(job_id, (0.0, Report()))
-        return report if time.monotonic() - at < AHEAD_S and report.rows else None
+            self._ahead |= {job_id: (now, answer) for job_id, answer in answers.items()}
+        return {id: answer for id, answer in answers.items() if isinstance(answer, Report)}
+
+    def _came_along(self, job_id: str) -> Report | Exception | None:
+        """Return what was said a moment ago, when this or another job was asked about."""
+        with self._lock:
+            at, answer = self._ahead.pop(job_id, (-math.inf, None))
+        return answer if time.monotonic() - at < AHEAD_S else None
 
     def cancel(
         self, job_id: str, state_dir: str, *, kill: bool = False, array: bool = False

@@ -157,8 +157,30 @@ class Conductor:
             for index in live:
                 self._poll_job(index)
         else:
-            in_parallel(self._poll_job, live, workers=self._workers_for(live))
+            rest = self._hear(live) if len(live) > 1 else live
+            in_parallel(self._poll_job, rest, workers=self._workers_for(rest))
         self._poll_took_s = time.thread_time() - began_s
+
+    def _hear(self, indices: Sequence[int]) -> list[int]:
+        """Take over what backends tell of many jobs at once; return those to ask about singly."""
+        known: dict[Any, dict[str, AppState]] = {}
+        owners: dict[tuple[Any, str], tuple[int, MemberState]] = {}
+        for index in indices:
+            for member in self.states[index].members:
+                if member.handle and not member.ended:
+                    backend, app_id = self._runner.scheduler_of(member.handle)
+                    known.setdefault(backend, {})[app_id] = member.state
+                    owners[backend, app_id] = index, member
+        rest = set()
+        for backend, states in known.items():
+            for app_id, status in backend.news(states).items():
+                index, member = owners[backend, app_id]
+                if status is None:
+                    rest.add(index)
+                else:
+                    _take(member, status)
+                    self._tell(index)
+        return sorted(rest)
 
     def _workers_for(self, indices: Sequence[int]) -> int:
         """Return how many threads to use; who waits for the same call as others costs nothing."""
@@ -340,8 +362,7 @@ class Conductor:
             self.write_down(index)
         elif state.state is not before:
             # Whoever wants to know asks the backend, as we did.
-            self._tell_job(index)
-            self.on_change(index)
+            self._tell(index)
 
     def _ask(self, member: MemberState) -> JobStatus | None:
         try:
@@ -381,6 +402,9 @@ class Conductor:
             # A job on this machine ends with its power; others go on and must be found again.
             remote = not self._jobs[index].executor.CAPABILITIES.local_paths
             self._directory.write_state(index, self.states[index], sync=remote)
+        self._tell(index)
+
+    def _tell(self, index: int) -> None:
         self._tell_job(index)
         self.on_change(index)
 

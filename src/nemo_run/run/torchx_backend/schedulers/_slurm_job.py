@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -18,6 +18,7 @@ from nemo_run import _shell
 from nemo_run._clients._slurm_remote import LogRequest
 from nemo_run._clients._slurm_reports import Report
 from nemo_run._clients.slurm import BACKEND, Answer, Slurm
+from nemo_run._parallel import in_parallel
 from nemo_run._records import JobRef
 from nemo_run.core.tunnel.client import LocalTunnel, SSHTunnel
 from nemo_run.exceptions import BackendError, ConnectionLostError, PackagingError
@@ -241,6 +242,21 @@ class SubmittedJob:
         for role in self._logs:
             for rank in range(self._tasks if self._rank_logs else 1):
                 yield self.logs(role, rank)
+
+
+def look(jobs: Sequence[SubmittedJob]) -> list[Report | None]:
+    """Ask about several jobs with one question to each cluster; None where there is trouble."""
+    by_client: dict[Slurm, list[SubmittedJob]] = {}
+    for job in jobs:
+        by_client.setdefault(job.client, []).append(job)
+    told: dict[Slurm, dict[str, Report]] = {}
+
+    def ask(client: Slurm) -> None:
+        wanted = {job.id: (job.state_dir, job.array) for job in by_client[client]}
+        told[client] = client.look(wanted)
+
+    in_parallel(ask, list(by_client))
+    return [told[job.client].get(job.id) for job in jobs]
 
 
 def _first_failure(text: str) -> re.Match[str] | None:

@@ -10,7 +10,7 @@ import copy
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
@@ -357,6 +357,14 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
         record = self._find(app_id)
         return None if record is None else self._present(record)
 
+    def news(self, known: Mapping[str, AppState]) -> Mapping[str, JobStatus | None]:
+        """Return what is new of several jobs, which are given with their last known states.
+
+        None stands for what `status_of` has to be asked. That is everything, unless the backend
+        answers for many at once.
+        """
+        return dict.fromkeys(known)
+
     def cancel(self, app_id: str) -> None:
         """End a job, and return when the backend says that it has ended.
 
@@ -511,23 +519,30 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
         return self._remember(record, status)
 
     def _remember(self, record: JobRecord, status: JobStatus) -> JobStatus:
-        # Of a job that is over a backend may know less than while it ran.
-        status = replace(status, restarts=max(record.restarts, status.restarts))
-        seen = replace(
+        seen = self._seen(record, status)
+        if seen == record or not (self.OUTLIVES_MACHINE or seen.is_terminal):
+            return replace(status, restarts=seen.restarts)
+        seen = replace(seen, last_seen_at=time.time())
+        if seen.is_terminal or record.state == AppState.UNSUBMITTED.name:
+            return recorded(self._put(seen))
+        self._store.note(seen)
+        return recorded(seen)
+
+    def _seen(self, record: JobRecord, status: JobStatus) -> JobRecord:
+        """Return the record of a job with what its backend says now."""
+        return replace(
             record,
             ref=self._ref(record),
             state=status.state.name,
             message=status.message,
             exit_code=status.exit_code,
             ui_url=status.url,
-            restarts=status.restarts,
+            # Of a job that is over a backend may know less than while it ran.
+            restarts=max(record.restarts, status.restarts),
             started_at=status.started_at,
             ended_at=status.ended_at,
             parts=status.parts,
         )
-        if seen == record or not (self.OUTLIVES_MACHINE or seen.is_terminal):
-            return status
-        return recorded(self._put(replace(seen, last_seen_at=time.time())))
 
 
 def _with_macros(role: Role, executor: Executor) -> Role:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,10 +23,11 @@ from nemo_run.exceptions import (
     BackendUnavailableError,
     ConnectionLostError,
     JobNotFoundError,
+    RecordError,
     SubmitError,
 )
 from nemo_run.run.torchx_backend.schedulers import _slurm_request
-from nemo_run.run.torchx_backend.schedulers._slurm_job import SubmittedJob, client_for
+from nemo_run.run.torchx_backend.schedulers._slurm_job import SubmittedJob, client_for, look
 from nemo_run.run.torchx_backend.schedulers._slurm_status import SLURM_STATES, job_status
 from nemo_run.run.torchx_backend.schedulers.api import JobStatus, LogQuery, SchedulerMixin
 
@@ -148,6 +149,32 @@ class SlurmTunnelScheduler(
             status = job.with_cause(status)
             job.settle(status.state)
         return status
+
+    def news(self, known: Mapping[str, AppState]) -> Mapping[str, JobStatus | None]:
+        """Return what is new of several jobs: see `SchedulerMixin.news`."""
+        same = {}
+        for app_id, state in known.items():
+            record = self._awaited(app_id)
+            # Another process may have heard of it meanwhile.
+            if record is not None and record.ref is not None and record.state == state.name:
+                same[app_id] = (record, SubmittedJob(record.ref))
+        reports = look([job for _, job in same.values()])
+        news: dict[str, JobStatus | None] = {id: None for id in known if id not in same}
+        for (app_id, (record, _)), report in zip(same.items(), reports, strict=True):
+            status = None if report is None else job_status(report)
+            if status is None or is_terminal(status.state):
+                news[app_id] = None
+            elif self._seen(record, status) != record:
+                news[app_id] = self._remember(record, status)
+        return news
+
+    def _awaited(self, app_id: str) -> JobRecord | None:
+        """Return the record of a job that has not ended; None where it has to be looked at."""
+        try:
+            record = self._find(app_id)
+        except RecordError:
+            return None
+        return None if record is None or record.is_terminal else record
 
     def _stop(self, ref: JobRef) -> None:
         self._cancel(SubmittedJob(ref), kill=False)
