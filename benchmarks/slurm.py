@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from tests.integration.slurm.cluster import temporary_cluster
@@ -14,6 +15,7 @@ from benchmarks._candidates import Candidate
 from benchmarks._report import Fact, Limit, Row
 
 JOBS = 50
+ROUNDS = 5
 
 Logs = Literal["logs", "no-logs"]
 
@@ -21,13 +23,17 @@ Logs = Literal["logs", "no-logs"]
 def run(bench: Bench) -> list[Row | Fact]:
     count = JOBS // 5 if bench.quick else JOBS
     ours, theirs = (_many(bench, each, count, "logs") for each in (bench.ours, bench.released))
+    rounds = bench.times(ROUNDS)
+    ours_waits, theirs_waits, hand_waits = (_moments(rounds) for _ in range(3))
     # Slurm's own work for the jobs is part of the time, so it is measured, too.
     waiting = in_turns(
-        bench.times(3),
+        rounds,
         {
-            "ours": Turn(lambda: _many(bench, bench.ours, count, "no-logs")),
-            "theirs": Turn(lambda: _many(bench, bench.released, count, "no-logs")),
-            "by hand": Turn(lambda: _by_hand(count)),
+            "ours": Turn(lambda: _many(bench, bench.ours, count, "no-logs", next(ours_waits))),
+            "theirs": Turn(
+                lambda: _many(bench, bench.released, count, "no-logs", next(theirs_waits))
+            ),
+            "by hand": Turn(lambda: _by_hand(count, next(hand_waits))),
         },
     )
     took = {
@@ -55,7 +61,19 @@ def _complete(
     return Fact(what, f"{ours[key]} of {count}; {name}: {theirs[key]}", ours[key] == count)
 
 
-def _many(bench: Bench, candidate: Candidate, count: int, logs: Logs) -> dict[str, Any]:
+def _moments(rounds: int) -> Iterator[float]:
+    """Yield how long to wait before each round, after the start of a cluster.
+
+    Slurm looks at its queue about once a second, beginning with its start. Who comes just too late
+    for a look waits a second more than who comes just in time, so each round comes at another
+    moment of the second.
+    """
+    return (number / rounds for number in range(rounds))
+
+
+def _many(
+    bench: Bench, candidate: Candidate, count: int, logs: Logs, wait_s: float = 0.0
+) -> dict[str, Any]:
     """Return what a candidate reports, and what the ssh server has counted meanwhile."""
     with temporary_cluster() as cluster:
         sshd = cluster.sshd
@@ -66,13 +84,15 @@ def _many(bench: Bench, candidate: Candidate, count: int, logs: Logs) -> dict[st
         ssh.mkdir(parents=True, exist_ok=True)
         (ssh / "known_hosts").write_text(sshd.known_hosts.read_text())
         where = (sshd.host, sshd.user, sshd.port, sshd.identity, bench.directory())
+        time.sleep(wait_s)
         report = bench.ask(candidate, "slurm", *where, count, logs, programs=sshd.bin)
         return {**report, "connections": sshd.connections(), "commands": sshd.commands()}
 
 
-def _by_hand(count: int) -> dict[str, float]:
+def _by_hand(count: int, wait_s: float) -> dict[str, float]:
     """Return what the jobs take without a launcher, for someone on the login node."""
     with temporary_cluster() as cluster:
+        time.sleep(wait_s)
         begin = time.perf_counter()
         for _ in range(count):
             cluster.run("sbatch", "--mem=10M", "--output=/dev/null", "--wrap", "srun echo a line")
