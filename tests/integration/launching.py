@@ -98,7 +98,7 @@ def ours() -> dict[int, str]:
 
 
 def conductors() -> list[int]:
-    return [pid for pid, text in ours().items() if "nemo_run.run._conductor" in text]
+    return [pid for pid, text in ours().items() if "nemo_run.run._detached" in text]
 
 
 def supervisors() -> list[int]:

@@ -1,30 +1,24 @@
 """Launch jobs in order and see them through to their end.
 
-The same loop runs in the launching process or, detached, in one of its own. It can be killed at
-any line: what it does next depends only on the experiment's directory and on what the backends
+The same loop runs in the launching process or in one of its own, see `_detached`. It can be killed
+at any line: what it does next depends only on the experiment's directory and on what the backends
 say, so another one goes on where it was. Each step is written down before the next.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
 import logging
 import math
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from torchx.specs import AppDef, AppState, is_terminal, make_app_handle
 
-from nemo_run._home import get_nemorun_home
 from nemo_run._parallel import in_parallel
 from nemo_run._records import new_tag
 from nemo_run.core.execution.base import Executor
@@ -40,13 +34,11 @@ from nemo_run.exceptions import (
 from nemo_run.run import _order
 from nemo_run.run._directory import ExperimentDirectory, JobState, MemberState
 from nemo_run.run.job import Job, JobGroup
-from nemo_run.run.torchx_backend.packaging import beside_the_script
-from nemo_run.run.torchx_backend.runner import SESSION, Runner, get_runner
+from nemo_run.run.torchx_backend.runner import SESSION, Runner
 from nemo_run.run.torchx_backend.schedulers.api import CWD, TAG, JobStatus, get_executor_str
 
 log = logging.getLogger(__name__)
 
-LOG = "_CONDUCTOR.log"
 NOT_LAUNCHED = "could not be launched"
 NOT_STARTED = "cancelled before it was started"
 IDLE_SHARE = 4
@@ -448,75 +440,3 @@ def _take(member: MemberState, status: JobStatus | None) -> None:
         member.started_at, member.ended_at = status.started_at, status.ended_at
         member.parts = status.parts
         member.lost = member.lost or status.lost
-
-
-def spawn(directory: ExperimentDirectory) -> None:
-    """Start a conductor in a process of its own; returns once it has launched what it can now.
-
-    Raises:
-        BackendError: it did not come up; says what it said.
-    """
-    reader, writer = os.pipe()
-    with (directory.path / LOG).open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(directory.path), "--ready-fd", str(writer)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=[writer],
-            start_new_session=True,
-            env={
-                **os.environ,
-                **beside_the_script(os.environ, directory.path),
-                "NEMORUN_HOME": get_nemorun_home(),
-            },
-        )
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        ready = pipe.read(1)
-    process.wait()
-    if not ready:
-        said = (directory.path / LOG).read_text(errors="replace")[-2000:]
-        raise BackendError(
-            f"The process that should see {directory.path.name} through did not start. "
-            f"It said:\n{said}",
-            operation="detach",
-            detail=said,
-        )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Conduct the experiment in a directory until it has ended, unless somebody else does."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("--ready-fd", type=int)
-    options = parser.parse_args(arguments)
-    if options.ready_fd is not None and os.fork():
-        os._exit(0)  # so that whoever started us need not wait for us until we end
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-
-    from nemo_run.run._stored import load_job
-
-    directory = ExperimentDirectory(options.directory)
-    with directory.conducting(PATIENCE_S) as alone:
-        if alone:
-            jobs = [load_job(job, task) for job, task in directory.read_tasks()]
-            conductor = Conductor(jobs, directory, get_runner())
-            conductor.writes = True
-            conductor.round()
-            _report_ready(options.ready_fd)
-            conductor.run()
-            log.info("all jobs have ended")
-        else:
-            _report_ready(options.ready_fd)
-    return 0
-
-
-def _report_ready(descriptor: int | None) -> None:
-    if descriptor is not None:
-        os.write(descriptor, b"1")
-        os.close(descriptor)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

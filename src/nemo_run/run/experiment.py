@@ -19,7 +19,7 @@ from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.local import LocalExecutor
 from nemo_run.core.frontend.console.api import CONSOLE, configure_logging
 from nemo_run.exceptions import ConfigError, NemoRunError
-from nemo_run.run import _conductor, _directory, _display, _order, _preparing
+from nemo_run.run import _detached, _directory, _display, _order, _preparing
 from nemo_run.run._adding import check_kinds, check_run_if, checked_dependencies
 from nemo_run.run._checks import check_can_detach, check_tasks
 from nemo_run.run._direct import is_first_rank, only_single_jobs, run_directly
@@ -324,7 +324,7 @@ class Experiment(ConfigurableMixin):
         self._directory.write(_directory.TUNNELS, "{}")
         needs_conductor = len(waves) > 1 or any(isinstance(job, JobGroup) for job in self._jobs)
         if detach and needs_conductor:
-            _conductor.spawn(self._directory)
+            _detached.spawn(self._directory)
             self._watch.raise_if_not_launched()
             return
         self._watch.conduct(until_ended=False)

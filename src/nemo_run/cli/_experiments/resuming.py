@@ -20,14 +20,14 @@ def arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from nemo_run.cli._experiments._opening import open_experiment
-    from nemo_run.run import _conductor
+    from nemo_run.run import _detached
     from nemo_run.run._directory import ExperimentDirectory
 
     place = find(options.experiment)
     experiment = open_experiment(place.path)
     screen = Screen()
     if options.detach:
-        _conductor.spawn(ExperimentDirectory(Path(place.path)))
+        _detached.spawn(ExperimentDirectory(Path(place.path)))
         statuses = experiment.status(return_dict=True) or {}
     else:
         experiment.resume()
