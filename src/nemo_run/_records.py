@@ -298,15 +298,18 @@ class JobStore:
         return stored
 
     def note(self, record: JobRecord) -> None:
-        """Remember what was last seen of a recorded job that goes on; cheap, for it comes often.
+        """Remember what was last seen of a job that goes on; cheap, for it comes often.
 
         That may be lost if this machine loses power. It has a file of its own, so that what
-        :meth:`put` wrote cannot be lost with it.
+        :meth:`put` wrote cannot be lost with it. A job that is not recorded yet is put.
 
         Raises:
             RecordError: it could not be written.
         """
         path = self.path(record.app_id, record.scheduler)
+        if not path.exists():
+            self.put(record)
+            return
         try:
             write_whole(_seen_beside(path), _dump(record), sync=False)
         except OSError as err:

@@ -279,6 +279,12 @@ def test_what_was_last_seen_of_a_job_that_goes_on_is_found(store: JobStore) -> N
     assert list(store.list("local_persistent")) == [seen]
 
 
+def test_a_job_that_was_not_recorded_is_by_a_note(store: JobStore) -> None:
+    store.note(record())
+    assert store.get("train-1", "local_persistent") == record()
+    assert store.path("train-1", "local_persistent").exists()
+
+
 def test_noting_leaves_alone_what_was_put(store: JobStore) -> None:
     path = store.path("train-1", "local_persistent")
     store.put(record(state="SUBMITTED"))

@@ -105,13 +105,23 @@ class TestLines:
         state_dir = tmp_path / ".nemo_run" / "nr-7"
         state_dir.mkdir(parents=True)
         (tmp_path / "log_7.out").write_text("early\nlate\n")
-        # Whoever notes lengths may be a moment late with the last.
-        (state_dir / "clock-0-log_7.out").write_text("100.0 6\n200.0 end\n200.1 11\n")
+        (state_dir / "clock-0-log_7.out").write_text("100.0 6\n200.0 end\n")
         job = submitted(tmp_path)
         assert lines(job, until=datetime.fromtimestamp(150)) == ["early\n"]
         assert lines(job, since=datetime.fromtimestamp(150)) == ["late\n"]
         assert lines(job, until=datetime.fromtimestamp(200)) == ["early\n", "late\n"]
         assert lines(job, since=datetime.fromtimestamp(200)) == []
+
+    def test_that_is_not_the_end_of_a_file_that_the_next_attempt_went_on_with(
+        self, tmp_path: Path
+    ) -> None:
+        state_dir = tmp_path / ".nemo_run" / "nr-7"
+        state_dir.mkdir(parents=True)
+        (tmp_path / "log_7.out").write_text("early\nlate\n")
+        (state_dir / "clock-0-log_7.out").write_text("100.0 6\n200.0 end\n300.0 11\n400.0 end\n")
+        job = submitted(tmp_path)
+        assert lines(job, since=datetime.fromtimestamp(250)) == ["late\n"]
+        assert lines(job, since=datetime.fromtimestamp(400)) == []
 
 
 class TestKeeping:

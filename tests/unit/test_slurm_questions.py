@@ -12,7 +12,13 @@ import pytest
 
 from nemo_run._clients._slurm_remote import MARK
 from nemo_run._clients.slurm import LOST_AFTER_S, Answer, Slurm
-from nemo_run.exceptions import BackendUnavailableError, JobLostError, JobNotFoundError
+from nemo_run.exceptions import (
+    AuthenticationError,
+    BackendError,
+    BackendUnavailableError,
+    JobLostError,
+    JobNotFoundError,
+)
 
 
 class Queue:
@@ -102,19 +108,22 @@ class TestManyAtOnce:
         with pytest.raises(error):
             slurm.job("7", "/state/7")
 
-    def test_a_cluster_that_is_not_reached_is_not_tried_again_for_each(self) -> None:
+    @pytest.mark.parametrize("error", [BackendUnavailableError, AuthenticationError])
+    def test_a_cluster_that_is_not_reached_is_not_tried_again_for_each(
+        self, error: type[BackendError]
+    ) -> None:
         tries = []
 
         class Unreachable(Cluster):
             def __call__(self, command: str, stdin: bytes, timeout_s: float) -> Answer:
                 tries.append(command)
-                raise BackendUnavailableError("no way", backend="ssh", operation="connect")
+                raise error("no way", backend="ssh", operation="connect")
 
         slurm = Slurm(Unreachable({}))
         jobs = {str(n): (f"/state/{n}", "") for n in range(9)}
         assert slurm.look(jobs) == {}
         for job, (state_dir, array) in jobs.items():
-            with pytest.raises(BackendUnavailableError, match="no way"):
+            with pytest.raises(error, match="no way"):
                 slurm.job(job, state_dir, array)
         assert len(tries) == 1
 

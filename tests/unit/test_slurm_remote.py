@@ -173,6 +173,31 @@ def test_many_logs_are_told_apart_also_without_a_program_that_tells_all_their_le
     assert found == list(texts.values())
 
 
+def test_more_logs_than_are_read_at_once_are_read(tmp_path: Path) -> None:
+    for number in range(250):
+        (tmp_path / f"log-{number:03}").write_bytes(b"x" * number)
+    said = here(
+        tmp_path / "bin", remote.read_logs([remote.LogRequest(pattern=f"{tmp_path}/log-*")])
+    )
+    blocks = said.split(f"{remote.MARK} file ")[1:]
+    assert [len(base64.b64decode(block.partition("\n")[2])) for block in blocks] == [*range(250)]
+
+
+def test_a_log_that_goes_away_meanwhile_does_no_harm_to_others(tmp_path: Path) -> None:
+    logs = [tmp_path / f"log-{number}" for number in range(3)]
+    for log in logs:
+        log.write_bytes(b"abc")
+    request = remote.LogRequest(pattern=f"{tmp_path}/log-*")
+    said = here(tmp_path / "bin", remote.read_logs([request]), stat=f"rm -f {logs[1]}; exit 1")
+    blocks = said.split(f"{remote.MARK} file ")[1:]
+    found = {head: base64.b64decode(text) for head, _, text in (b.partition("\n") for b in blocks)}
+    assert found == {
+        f"0 0 3 {logs[0]}": b"abc",
+        f"0 0 0 {logs[1]}": b"",
+        f"0 0 3 {logs[2]}": b"abc",
+    }
+
+
 @pytest.mark.parametrize(
     ("said", "searched"),
     [

@@ -356,7 +356,7 @@ class TestRunning:
             ("1", "127.0.1.1", "", "127.0.1.1", ["--all-ip-addresses", "--ip-address"]),
             ("2", "10.0.0.7", "172.17.0.1", "10.0.0.7", ["--ip-address"]),
             ("2", "127.0.1.1", "10.0.0.5", "10.0.0.5", ["--ip-address", "--all-ip-addresses"]),
-            ("2", "", "", "node7", ["--ip-address", "--all-ip-addresses"]),
+            ("2", "127.0.1.1", "fe80::1", "node7", ["--ip-address", "--all-ip-addresses"]),
         ],
     )
     def test_the_address_of_the_first_node(
@@ -508,6 +508,11 @@ class TestRunning:
         asked = request(["true"], setup_lines=f"trap 'touch {tmp_path}/cleaned' EXIT")
         assert here(asked).returncode == 0
         assert (tmp_path / "cleaned").exists()
+
+    def test_they_may_wait_for_processes_of_their_own(self, here: Any, tmp_path: Path) -> None:
+        asked = request(["true"], setup_lines=f"trap 'wait; touch {tmp_path}/waited' EXIT")
+        assert here(asked).returncode == 0
+        assert (tmp_path / "waited").exists()
 
     def test_errors_have_a_log_of_their_own_where_that_is_wanted(
         self, here: Any, tmp_path: Path

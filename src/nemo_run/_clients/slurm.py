@@ -197,7 +197,7 @@ class Slurm:
         answers: Mapping[str, Report | Exception]
         try:
             answers = self._ask_slurm(asked)
-        except BackendUnavailableError as err:
+        except BackendError as err:
             answers = dict.fromkeys(asked, err)
         now = time.monotonic()
         with self._lock:

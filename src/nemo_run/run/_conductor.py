@@ -154,23 +154,28 @@ class Conductor:
         self._poll_took_s = time.thread_time() - began_s
 
     def _hear(self, indices: Sequence[int]) -> list[int]:
-        """Take over what backends tell of many jobs at once; return those to ask about singly."""
-        known: dict[Any, dict[str, AppState]] = {}
-        owners: dict[tuple[Any, str], tuple[int, MemberState]] = {}
+        """Take over what backends say of many jobs at once; return those to ask about singly."""
+        owners: dict[Any, dict[str, tuple[int, MemberState]]] = {}
         for index in indices:
             for member in self.states[index].members:
                 if member.handle and not member.ended:
                     backend, app_id = self._runner.scheduler_of(member.handle)
-                    known.setdefault(backend, {})[app_id] = member.state
-                    owners[backend, app_id] = index, member
+                    owners.setdefault(backend, {})[app_id] = index, member
         rest = set()
-        for backend, states in known.items():
-            for app_id, status in backend.news(states).items():
-                index, member = owners[backend, app_id]
+        for backend, jobs in owners.items():
+            try:
+                statuses = backend.statuses_of(list(jobs))
+            except (BackendError, RecordError) as err:
+                log.debug("%s", err)  # each job will say it
+                statuses = {}
+            for app_id, (index, member) in jobs.items():
+                status = statuses.get(app_id)
                 if status is None:
                     rest.add(index)
-                else:
-                    _take(member, status)
+                    continue
+                before = member.state
+                _take(member, status)
+                if member.state is not before:
                     self._tell(index)
         return sorted(rest)
 

@@ -15,7 +15,7 @@ from nemo_run.config import Config
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.packaging._sharing import one_look
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
-from nemo_run.exceptions import ConfigError, NemoRunError
+from nemo_run.exceptions import ConfigError
 from nemo_run.package_info import __version__
 from nemo_run.run import _directory
 from nemo_run.run._directory import ExperimentDirectory
@@ -75,8 +75,8 @@ def _get_ready(executors: Sequence[Executor]) -> None:
     try:
         for executor in executors:
             executor.get_ready()
-    except NemoRunError as err:
-        log.debug("%s", err)
+    except Exception as err:  # noqa: BLE001 - whoever launches meets it again, and tells it
+        log.debug("%s: %s", type(err).__name__, err)
 
 
 def prepare_jobs(

@@ -130,10 +130,12 @@ nemo_run_cipher() {
 }
 
 # Have it noted how long the logs of so many ranks were when, so that their lines can be found by
-# time. The pipe tells when this script is over, and a shell can wait for it without a program.
+# time. The pipe tells when that is over, and a shell can wait for it without a program.
 nemo_run_watch() {
     nemo_run_watched+=("$@")
     exec {nemo_run_pipe}> >(nemo_run_clock "$@")
+    nemo_run_pipes+=("$nemo_run_pipe")
+    nemo_run_clocks+=("$!") # where bash is too old to tell, that is somebody else who has ended
 }
 
 nemo_run_clock() {
@@ -158,6 +160,10 @@ nemo_run_note() {
 # Note that all which the logs hold was written by now.
 nemo_run_stop_watching() {
     local rank file
+    for nemo_run_pipe in "${nemo_run_pipes[@]}"; do
+        exec {nemo_run_pipe}>&-
+    done
+    wait "${nemo_run_clocks[@]}" 2>/dev/null
     set -- "${nemo_run_watched[@]}"
     while [ $# -gt 0 ]; do
         for ((rank = 0; rank < $3; rank++)); do
@@ -203,8 +209,10 @@ _HEAD = r"""
 head_node=${SLURMD_NODENAME:-$(scontrol show hostnames "${SLURM_JOB_NODELIST:-}" | head -n 1)}
 head_node_ip=
 # The tasks of one node find it by any of its addresses; those of others as its name says.
+nemo_run_nodes=one
 nemo_run_options='--all-ip-addresses --ip-address'
 if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ] || [ -n "${SLURM_HET_SIZE:-}" ]; then
+    nemo_run_nodes=many
     nemo_run_options='--ip-address --all-ip-addresses'
     # Where Slurm itself finds it; unless that is a name, which on the node may mean loopback.
     head_node_ip=$(scontrol show node "$head_node" 2>/dev/null \
@@ -226,6 +234,8 @@ if [ -z "$head_node_ip" ]; then
             *) break ;;
         esac
     done
+    # By a loopback address each node would find itself.
+    [ "$nemo_run_nodes" = one ] || head_node_ip=${head_node_ip##127.*}
 fi
 export head_node head_node_ip="${head_node_ip:-$head_node}"
 # What sbatch was told to pass on to this script is not to keep its variables from the tasks.

@@ -248,13 +248,17 @@ def _as_lines(parts: Iterable[LogPart], *, growing: bool = False) -> Iterator[by
 
 
 def _parse_clock(text: str) -> tuple[Sequence[float], Sequence[int]]:
-    pairs = [line.split() for line in text.splitlines()]
-    good = sorted(
-        (float(p[0]), _ALL_OF_IT if p[1] == _END else int(p[1]))
-        for p in pairs
-        if len(p) == 2 and (p[1] == _END or p[1].isdigit())
-    )
-    return [when for when, _ in good], [size for _, size in good]
+    times: list[float] = []
+    sizes: list[int] = []
+    for line in text.splitlines():
+        when, _, size = line.partition(" ")
+        if sizes and sizes[-1] == _ALL_OF_IT:
+            # It was not all: a job that was started again went on with the same file.
+            sizes[-1] = sizes[-2] if len(sizes) > 1 else 0
+        if size == _END or size.isdigit():
+            times.append(float(when))
+            sizes.append(_ALL_OF_IT if size == _END else int(size))
+    return times, sizes
 
 
 def _size_at(times: Sequence[float], sizes: Sequence[int], when: float) -> int:

@@ -33,6 +33,7 @@ from nemo_run.exceptions import (
     ConfigError,
     JobLostError,
     JobNotFoundError,
+    RecordError,
     SubmitError,
     UnsupportedError,
 )
@@ -357,13 +358,12 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
         record = self._find(app_id)
         return None if record is None else self._present(record)
 
-    def news(self, known: Mapping[str, AppState]) -> Mapping[str, JobStatus | None]:
-        """Return what is new of several jobs, which are given with their last known states.
+    def statuses_of(self, app_ids: Sequence[str]) -> Mapping[str, JobStatus | None]:
+        """Return the statuses of several jobs; None for those that `status_of` is to be asked for.
 
-        None stands for what `status_of` has to be asked. That is everything, unless the backend
-        answers for many at once.
+        These are all, unless the backend answers for many at once.
         """
-        return dict.fromkeys(known)
+        return dict.fromkeys(app_ids)
 
     def cancel(self, app_id: str) -> None:
         """End a job, and return when the backend says that it has ended.
@@ -525,7 +525,11 @@ class SchedulerMixin(Generic[ExecutorT, RequestT]):
         seen = replace(seen, last_seen_at=time.time())
         if seen.is_terminal or record.state == AppState.UNSUBMITTED.name:
             return recorded(self._put(seen))
-        self._store.note(seen)
+        try:
+            self._store.note(seen)
+        except RecordError as err:
+            # The job goes on all the same, and its state is known now.
+            log.warning("%s", err)
         return recorded(seen)
 
     def _seen(self, record: JobRecord, status: JobStatus) -> JobRecord:

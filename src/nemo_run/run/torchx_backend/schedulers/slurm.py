@@ -150,31 +150,26 @@ class SlurmTunnelScheduler(
             job.settle(status.state)
         return status
 
-    def news(self, known: Mapping[str, AppState]) -> Mapping[str, JobStatus | None]:
-        """Return what is new of several jobs: see `SchedulerMixin.news`."""
-        same = {}
-        for app_id, state in known.items():
-            record = self._awaited(app_id)
-            # Another process may have heard of it meanwhile.
-            if record is not None and record.ref is not None and record.state == state.name:
-                same[app_id] = (record, SubmittedJob(record.ref))
-        reports = look([job for _, job in same.values()])
-        news: dict[str, JobStatus | None] = {id: None for id in known if id not in same}
-        for (app_id, (record, _)), report in zip(same.items(), reports, strict=True):
+    def statuses_of(self, app_ids: Sequence[str]) -> Mapping[str, JobStatus | None]:
+        """Return the statuses of those of several jobs that go on, with one question to Slurm."""
+        awaited = {app_id: record for app_id in app_ids if (record := self._awaited(app_id))}
+        refs = [record.ref for record in awaited.values() if record.ref is not None]
+        reports = look([SubmittedJob(ref) for ref in refs])
+        statuses: dict[str, JobStatus | None] = dict.fromkeys(app_ids)
+        for (app_id, record), report in zip(awaited.items(), reports, strict=True):
             status = None if report is None else job_status(report)
-            if status is None or is_terminal(status.state):
-                news[app_id] = None
-            elif self._seen(record, status) != record:
-                news[app_id] = self._remember(record, status)
-        return news
+            # There is more to do for a job that has ended.
+            if status is not None and not is_terminal(status.state):
+                statuses[app_id] = self._remember(record, status)
+        return statuses
 
     def _awaited(self, app_id: str) -> JobRecord | None:
-        """Return the record of a job that has not ended; None where it has to be looked at."""
+        """Return the record of a job that may go on; None where it has to be looked at singly."""
         try:
             record = self._find(app_id)
         except RecordError:
             return None
-        return None if record is None or record.is_terminal else record
+        return None if record is None or record.is_terminal or record.ref is None else record
 
     def _stop(self, ref: JobRef) -> None:
         self._cancel(SubmittedJob(ref), kill=False)
