@@ -135,7 +135,6 @@ nemo_run_watch() {
     nemo_run_watched+=("$@")
     exec {nemo_run_pipe}> >(nemo_run_clock "$@")
     nemo_run_pipes+=("$nemo_run_pipe")
-    nemo_run_clocks+=("$!") # where bash is too old to tell, that is somebody else who has ended
 }
 
 nemo_run_clock() {
@@ -163,7 +162,6 @@ nemo_run_stop_watching() {
     for nemo_run_pipe in "${nemo_run_pipes[@]}"; do
         exec {nemo_run_pipe}>&-
     done
-    wait "${nemo_run_clocks[@]}" 2>/dev/null
     set -- "${nemo_run_watched[@]}"
     while [ $# -gt 0 ]; do
         for ((rank = 0; rank < $3; rank++)); do
