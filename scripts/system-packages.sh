@@ -27,6 +27,8 @@ needs mariadbd mariadb-server
 # A Docker engine.
 needs dockerd docker.io
 needs containerd containerd
+# Another runtime for containers.
+needs podman podman
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

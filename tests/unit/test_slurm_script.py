@@ -205,8 +205,11 @@ class TestContainers:
         [
             ("apptainer", "apptainer exec --nv --bind /remote/exp/job:/nemo_run"),
             ("singularity", "singularity exec --nv --bind /remote/exp/job:/nemo_run"),
-            ("podman", "podman run --rm"),
-            ("docker", "docker run --rm"),
+            (
+                "podman",
+                "podman run --rm --network=host --ipc=host --device nvidia.com/gpu=all --volume ",
+            ),
+            ("docker", "docker run --rm --network=host --ipc=host --gpus all --volume "),
         ],
     )
     def test_other_runtimes_are_started_by_srun(self, runtime: Any, start: str) -> None:

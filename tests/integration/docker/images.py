@@ -27,17 +27,22 @@ _FILES = {
 _LIBRARY = re.compile(r"(/\S+) \(0x")
 
 
+_LIBRARIES = "/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu"
+CHANGES = ["ENV PATH=/usr/local/bin:/bin:/usr/bin", f"ENV LD_LIBRARY_PATH={_LIBRARIES}"]
+"""What is to be said of both images when their files are imported."""
+
+
 def load(client: Any) -> None:
-    """Put both images into an engine."""
-    _load(client, PLAIN, plain())
-    _load(client, PYTHON, _python())
+    """Put both images into a Docker engine."""
+    for name, data in archives():
+        repository, _, tag = name.rpartition(":")
+        client.api.import_image_from_data(data, repository=repository, tag=tag, changes=CHANGES)
 
 
-def _load(client: Any, name: str, data: bytes) -> None:
-    repository, _, tag = name.rpartition(":")
-    libraries = "/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu"
-    changes = ["ENV PATH=/usr/local/bin:/bin:/usr/bin", f"ENV LD_LIBRARY_PATH={libraries}"]
-    client.api.import_image_from_data(data, repository=repository, tag=tag, changes=changes)
+def archives() -> Iterator[tuple[str, bytes]]:
+    """Yield both images: their names, and their files in an archive."""
+    yield PLAIN, plain()
+    yield PYTHON, _python()
 
 
 def plain() -> bytes:

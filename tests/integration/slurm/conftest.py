@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from tests.integration.slurm.chaos import ChaosProxy
 from tests.integration.slurm.cluster import SlurmCluster
+from tests.integration.slurm.podman import PodmanStore, temporary_store
 from tests.integration.slurm.sshd import Sshd, temporary_sshd
 
 
@@ -26,6 +27,13 @@ def bare_slurm(
     """A cluster whose `sacct` has no answer, reached over ssh as host `loop`."""
     monkeypatch.setenv("PATH", slurm_without_accounting.sshd.environment["PATH"])
     yield slurm_without_accounting
+
+
+@pytest.fixture(scope="session")
+def podman_store() -> Iterator[PodmanStore]:
+    """Podman with the images of the tests."""
+    with temporary_store() as store:
+        yield store
 
 
 @pytest.fixture(scope="session")

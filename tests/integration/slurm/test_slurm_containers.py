@@ -1,7 +1,8 @@
-"""Tasks in containers on the nodes of a real cluster, by a real Docker engine."""
+"""Tasks in containers on the nodes of a real cluster, by a real Docker engine and by Podman."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.integration.docker import images
 from tests.integration.docker.engine import DockerEngine
 from tests.integration.slurm.cluster import SlurmCluster
 from tests.integration.slurm.jobs import Jobs, wait_until
+from tests.integration.slurm.podman import PodmanStore
 from torchx.specs import AppState
 
 import nemo_run as run
@@ -19,31 +21,44 @@ pytestmark = pytest.mark.slow
 
 
 class ContainerJobs(Jobs):
-    """Jobs whose tasks run in containers."""
+    """Jobs whose tasks run in containers of a runtime, which has its place in ``environment``."""
 
-    def __init__(self, cluster: SlurmCluster, docker: DockerEngine, root: Path) -> None:
+    def __init__(
+        self,
+        cluster: SlurmCluster,
+        root: Path,
+        runtime: str,
+        environment: Mapping[str, str],
+        running: Callable[[], int],
+    ) -> None:
         super().__init__(cluster, root)
-        self.docker = docker
+        self.runtime = runtime
+        self.running = running
+        self._lines = "\n".join(f"export {name}={value}" for name, value in environment.items())
 
     def executor(self, **settings: object) -> run.Executor:
         return super().executor(
             **{
                 "container_image": images.PYTHON,
-                "container_runtime": "docker",
-                "setup_lines": f"export DOCKER_HOST=unix://{self.docker.socket}",
+                "container_runtime": self.runtime,
+                "setup_lines": self._lines,
                 **settings,
             }
         )
 
-    def running(self) -> int:
-        """Return how many containers the engine has."""
-        with self.docker.client() as client:
+
+@pytest.fixture(params=["docker", "podman"])
+def jobs(request: pytest.FixtureRequest, slurm: SlurmCluster, tmp_path: Path) -> ContainerJobs:
+    if request.param == "podman":
+        store: PodmanStore = request.getfixturevalue("podman_store")
+        return ContainerJobs(slurm, tmp_path, "podman", store.environment, store.running)
+    docker: DockerEngine = request.getfixturevalue("docker_engine")
+
+    def running() -> int:
+        with docker.client() as client:
             return len(client.containers.list(ignore_removed=True))
 
-
-@pytest.fixture
-def jobs(slurm: SlurmCluster, docker_engine: DockerEngine, tmp_path: Path) -> ContainerJobs:
-    return ContainerJobs(slurm, docker_engine, tmp_path)
+    return ContainerJobs(slurm, tmp_path, "docker", docker.environment, running)
 
 
 def test_a_task_runs_in_its_image_and_sees_its_directory(jobs: ContainerJobs) -> None:
@@ -91,7 +106,10 @@ def test_the_exit_code_is_that_of_the_task(jobs: ContainerJobs) -> None:
 
 
 def test_tasks_of_a_group_have_images_of_their_own(jobs: ContainerJobs) -> None:
-    one, other = jobs.slurm_executor(), jobs.slurm_executor(container_image=images.PLAIN)
+    one, other = (
+        jobs.slurm_executor(container_image=image, wait_time_for_group_job=0)
+        for image in (images.PYTHON, images.PLAIN)
+    )
     text = "command -v python3 || echo none"
     tasks = [run.Script(inline=text, entrypoint="sh") for _ in range(2)]
     exp = jobs.run_group(tasks, [one, other])
@@ -114,3 +132,9 @@ def test_an_image_that_is_not_there_is_said(jobs: ContainerJobs) -> None:
     app_id = jobs.schedule("true", container_image="nobody/has:this")
     assert jobs.wait(app_id, timeout_s=120).state is AppState.FAILED
     assert any("nobody/has" in line for line in jobs.lines(app_id))
+
+
+def test_gpus_that_there_are_not_are_missed(jobs: ContainerJobs) -> None:
+    app_id = jobs.schedule("true", gpus_per_node=1)
+    assert jobs.wait(app_id, timeout_s=120).state is AppState.FAILED
+    assert any("gpu" in line for line in jobs.lines(app_id))

@@ -34,6 +34,10 @@ _SLURM_VARIABLES = (
 )
 
 
+# Podman accepts Docker's option, too, but does nothing with it before 5.0.
+_GPUS = {"docker": ("--gpus", "all"), "podman": ("--device", "nvidia.com/gpu=all")}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Container:
     """A container of one step; ``image`` is None for a step without one.
@@ -92,14 +96,13 @@ class Container:
         # Names only: the values are in the environment, and not in anybody's process list.
         names = [*_SLURM_VARIABLES, *self.variables, *(self.env or [])]
         env = [part for name in dict.fromkeys(names) for part in ("--env", name)]
-        gpus = ["--gpus", "all"] if self.gpus else []
         return [
             self._runtime,
             "run",
             "--rm",
             "--network=host",
             "--ipc=host",
-            *gpus,
+            *(_GPUS[self._runtime] if self.gpus else ()),
             *volumes,
             *env,
             "--workdir",
