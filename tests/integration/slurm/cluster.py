@@ -290,12 +290,17 @@ class SlurmCluster:
 
     def _start_database(self) -> None:
         data, socket_path = self.directory / "db", self.directory / "run" / "mysql.sock"
+        # A server that starts removes what others have left in its directory for temporary tables,
+        # and what others are using there.
+        temporary = self.directory / "db-tmp"
+        temporary.mkdir(exist_ok=True)
         # Forced: whether the name of this machine can be looked up does not matter.
         install = ["mariadb-install-db", "--no-defaults", "--force", "--user=root"]
-        install += [f"--datadir={data}"]
+        install += [f"--datadir={data}", f"--tmpdir={temporary}"]
         install += ["--auth-root-authentication-method=normal", "--skip-test-db"]
         self.run(*install, timeout_s=120)
         serve = ["mariadbd", "--no-defaults", "--user=root", f"--datadir={data}"]
+        serve += [f"--tmpdir={temporary}"]
         serve += [f"--socket={socket_path}", f"--pid-file={self.directory}/run/mariadbd.pid"]
         serve += [f"--port={self.settings.database_port}", "--bind-address=127.0.0.1"]
         serve += ["--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=0"]

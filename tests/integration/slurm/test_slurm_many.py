@@ -32,9 +32,17 @@ def until(go: Path) -> str:
     return f"until [ -e {go} ]; do sleep 0.1; done"
 
 
+def own_tunnel(jobs: Jobs) -> run.SSHTunnel:
+    """Return a way to the cluster by which nobody has asked about other jobs."""
+    return run.SSHTunnel(
+        host="loop", user="root", job_dir=str(jobs.remote), pre_command=f": '{jobs.remote}'"
+    )
+
+
 def started(jobs: Jobs, go: Path, count: int = 2) -> list[str]:
     """Return jobs that run until a file is there."""
-    ids = [jobs.schedule(until(go), name=f"job-{number}") for number in range(count)]
+    tunnel = own_tunnel(jobs)
+    ids = [jobs.schedule(until(go), name=f"job-{n}", tunnel=tunnel) for n in range(count)]
     wait_until(
         lambda: {jobs.squeue(app_id, "%T") for app_id in ids} == {"RUNNING"}, "start of all jobs"
     )
@@ -123,7 +131,8 @@ class TestExperiments:
 @contextmanager
 def experiment_of(jobs: Jobs, go: Path, count: int) -> Iterator[run.Experiment]:
     """An experiment whose jobs wait for a file; entered when they are launched."""
-    with run.Experiment("many", executor=jobs.executor(), clean_mode=True) as exp:
+    executor = jobs.executor(tunnel=own_tunnel(jobs))
+    with run.Experiment("many", executor=executor, clean_mode=True) as exp:
         for number in range(count):
             exp.add(script(until(go)), name=f"job-{number}")
         exp.run()
