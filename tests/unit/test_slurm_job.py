@@ -105,7 +105,7 @@ class TestLines:
         state_dir = tmp_path / ".nemo_run" / "nr-7"
         state_dir.mkdir(parents=True)
         (tmp_path / "log_7.out").write_text("early\nlate\n")
-        (state_dir / "clock-0-log_7.out").write_text("100.0 6\n200.0 end\n")
+        (state_dir / "clock-0-log_7.out").write_text("100.0 6\n200.0 end\n201")
         job = submitted(tmp_path)
         assert lines(job, until=datetime.fromtimestamp(150)) == ["early\n"]
         assert lines(job, since=datetime.fromtimestamp(150)) == ["late\n"]

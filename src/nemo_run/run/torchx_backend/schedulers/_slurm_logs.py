@@ -252,12 +252,13 @@ def _parse_clock(text: str) -> tuple[Sequence[float], Sequence[int]]:
     sizes: list[int] = []
     for line in text.splitlines():
         when, _, size = line.partition(" ")
+        if size != _END and not size.isdigit():
+            continue
         if sizes and sizes[-1] == _ALL_OF_IT:
             # It was not all: a job that was started again went on with the same file.
             sizes[-1] = sizes[-2] if len(sizes) > 1 else 0
-        if size == _END or size.isdigit():
-            times.append(float(when))
-            sizes.append(_ALL_OF_IT if size == _END else int(size))
+        times.append(float(when))
+        sizes.append(_ALL_OF_IT if size == _END else int(size))
     return times, sizes
 
 
