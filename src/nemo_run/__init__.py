@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from nemo_run import cli as cli
     from nemo_run import config as config
     from nemo_run import core as core
+    from nemo_run import devspace as devspace
     from nemo_run import exceptions as exceptions
     from nemo_run import package_info as package_info
+    from nemo_run._values import literal
     from nemo_run.api import autoconvert, dryrun_fn
     from nemo_run.cli.lazy import LazyEntrypoint, lazy_imports
     from nemo_run.config import Config, ConfigurableMixin, Partial, Script
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     )
     from nemo_run.core.execution.lepton import LeptonExecutor
     from nemo_run.core.execution.local import LocalExecutor
+    from nemo_run.core.execution.ray import RayExecutor
     from nemo_run.core.execution.skypilot import SkypilotExecutor
     from nemo_run.core.execution.skypilot_jobs import SkypilotJobsExecutor
     from nemo_run.core.execution.slurm import SlurmExecutor
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from nemo_run.core.packaging.pattern import PatternPackager
     from nemo_run.core.packaging.snapshot import SnapshotPackager
     from nemo_run.core.tunnel.client import LocalTunnel, SSHTunnel
+    from nemo_run.devspace.base import DevSpace
     from nemo_run.help import help
     from nemo_run.run.api import run
     from nemo_run.run.experiment import Experiment
@@ -46,6 +50,7 @@ __all__ = [
     "Config",
     "ConfigurableMixin",
     "DGXCloudExecutor",
+    "DevSpace",
     "DockerExecutor",
     "Executor",
     "ExecutorMacros",
@@ -62,6 +67,7 @@ __all__ = [
     "Partial",
     "PatternPackager",
     "Plugin",
+    "RayExecutor",
     "SSHTunnel",
     "Script",
     "SkypilotExecutor",
@@ -79,6 +85,7 @@ __all__ = [
     "help",
     "import_executor",
     "lazy_imports",
+    "literal",
     "run",
 ]
 
@@ -86,6 +93,7 @@ _HOMES = {
     "Config": "config",
     "ConfigurableMixin": "config",
     "DGXCloudExecutor": "core.execution.dgxcloud",
+    "DevSpace": "devspace.base",
     "DockerExecutor": "core.execution.docker",
     "Executor": "core.execution.base",
     "ExecutorMacros": "core.execution.base",
@@ -102,6 +110,7 @@ _HOMES = {
     "Partial": "config",
     "PatternPackager": "core.packaging.pattern",
     "Plugin": "run.plugin",
+    "RayExecutor": "core.execution.ray",
     "SSHTunnel": "core.tunnel.client",
     "Script": "config",
     "SkypilotExecutor": "core.execution.skypilot",
@@ -115,10 +124,11 @@ _HOMES = {
     "dryrun_fn": "api",
     "import_executor": "core.execution.base",
     "lazy_imports": "cli.lazy",
+    "literal": "_values",
 }
 _NAMED_ELSEWHERE = {"Plugin": "ExperimentPlugin"}
 # `run` and `help` are modules that can be called, so that both uses hold in any order.
-_MODULES = {"api", "cli", "config", "core", "exceptions", "help", "package_info", "run"}
+_MODULES = {"api", "cli", "config", "core", "devspace", "exceptions", "help", "package_info", "run"}
 
 
 if not TYPE_CHECKING:  # to a type checker, any name would exist
@@ -135,11 +145,6 @@ if not TYPE_CHECKING:  # to a type checker, any name would exist
         return value
 
 
-_PLANNED = {
-    "DevSpace",
-}
-
-
 def __dir__() -> list[str]:
     return sorted({*__all__, *_MODULES})
 
@@ -148,8 +153,6 @@ def _suggestion(name: str) -> str:
     # Tools probe for dunder names all the time, and Python for our modules before it loads them.
     if name.startswith("_"):
         return ""
-    if name in _PLANNED:
-        return ": it is planned, and not in this release"
     from difflib import get_close_matches
 
     close = get_close_matches(name, [*__all__, *_MODULES], n=1)

@@ -7,7 +7,7 @@ import sys
 
 def app() -> None:
     """Run the command line of this process and exit with its outcome."""
-    from nemo_run.cli._application import main, program_name
+    from nemo_run.cli.commands.application import main, program_name
 
     sys.exit(main(sys.argv[1:], program_name(sys.argv[0])))
 

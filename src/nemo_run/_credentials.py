@@ -6,10 +6,8 @@ as it is. A literal one is shown as ``***`` and stored nowhere but in ``<home>/c
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import re
 import stat
 from collections.abc import Mapping
 from dataclasses import field, fields, is_dataclass
@@ -53,7 +51,7 @@ def resolve(value: str, environ: Mapping[str, str] | None = None) -> str:
     """Return the secret that ``value`` refers to; a literal is returned as it is.
 
     One line break at the end of a file is not part of the secret. A file of the user's own that
-    everybody can read is used, with a warning: mounted secrets often look like that.
+    all users can read is used, with a warning: mounted secrets often look like that.
 
     Raises:
         ConfigError: the variable is not set, the file cannot be read, or there is nothing in it.
@@ -75,41 +73,6 @@ def mask(value: Any) -> Any:
     return value if value is None or value == "" or is_reference(value) else MASK
 
 
-_SECRET_NAME = re.compile(
-    r"(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|PRIVATE_KEY|API_?KEY|ACCESS_KEY|AUTH)",
-    re.IGNORECASE,
-)
-
-
-def sounds_secret(name: str) -> bool:
-    """Tell whether a variable of that name likely holds a secret."""
-    return _SECRET_NAME.search(name) is not None
-
-
-def mask_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return ``env`` to be shown to people: values of variables that sound secret are masked.
-
-    So is who logs in where a value is a URL.
-    """
-    return {
-        name: mask(value) if sounds_secret(name) else without_login(value)
-        for name, value in env.items()
-    }
-
-
-def holds_secret(name: str, value: str) -> bool:
-    """Tell whether a variable has something in it that :func:`mask_environment` would mask."""
-    return mask_environment({name: value})[name] != value
-
-
-_LOGIN_IN_URL = re.compile(r"(://)[^/@\s]+@")
-
-
-def without_login(text: str) -> str:
-    """Return a text with user and password masked in the URLs in it."""
-    return _LOGIN_IN_URL.sub(rf"\1{MASK}@", text) if isinstance(text, str) else text
-
-
 def redact(obj: Any) -> Any:
     """Return ``obj`` as plain data that may be shown, stored or logged.
 
@@ -127,19 +90,6 @@ def redact(obj: Any) -> Any:
     if isinstance(obj, (list, tuple, set, frozenset)):
         return [redact(value) for value in obj]
     return obj
-
-
-def safe_repr(obj: Any) -> str:
-    """Return the usual repr of a dataclass instance, but with its secrets present and masked."""
-    hidden = secret_fields(obj)
-    parts = []
-    for item in fields(obj):
-        value = getattr(obj, item.name)
-        if item.name in hidden:
-            parts.append(f"{item.name}={mask(value)!r}")
-        elif item.repr:
-            parts.append(f"{item.name}={value!r}")
-    return f"{type(obj).__qualname__}({', '.join(parts)})"
 
 
 class CredentialStore:
@@ -217,8 +167,8 @@ class CredentialStore:
             ) from err
         raise RecordError(
             f"Did not use {self.path}: it holds secrets, and others can read it (mode {mode:04o}). "
-            f"Run `chmod 600 {self.path}`, and replace the secrets if someone may have seen them. "
-            "Where the file system has no modes, use references such as 'env:NAME' instead.",
+            f"Run `chmod 600 {self.path}`, and replace the secrets if another user may have read "
+            "them. Where the file system has no modes, use references such as 'env:NAME' instead.",
             path=self.path,
         )
 
@@ -249,7 +199,7 @@ def _from_file(reference: str) -> str:
             "Give the path of a text file that you can read."
         ) from None
     if status.st_mode & stat.S_IROTH and status.st_uid == os.getuid():
-        log.warning("%s holds a secret, and everybody can read it. Run: chmod 600 %s", path, path)
+        log.warning("%s holds a secret, and other users can read it. Run: chmod 600 %s", path, path)
     value = value.removesuffix("\n").removesuffix("\r")
     if not value:
         raise ConfigError(f"The secret {reference!r} could not be read: the file is empty.")
@@ -267,6 +217,8 @@ def _key(server: str, client_id: str) -> tuple[str, str]:
 
 
 def _parse(data: bytes | None, path: Path) -> dict[tuple[str, str], str]:
+    import json  # not for a help text, which only asks what sounds secret
+
     if data is None:
         return {}
     try:
@@ -291,6 +243,8 @@ def _parse(data: bytes | None, path: Path) -> dict[tuple[str, str], str]:
 
 
 def _dump(entries: Mapping[tuple[str, str], str]) -> bytes:
+    import json
+
     rows = [
         {"server": server, "client_id": client_id, "secret": value}
         for (server, client_id), value in entries.items()

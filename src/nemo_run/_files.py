@@ -9,18 +9,51 @@ import errno
 import fcntl
 import logging
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from nemo_run.exceptions import RecordUnavailableError
 
 log = logging.getLogger(__name__)
 
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
 
+PASSING = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.EROFS,
+        errno.ESTALE,
+    }
+)
+"""Errors of a machine in trouble: they say nothing about the file, and may be over soon."""
+
+MOST_BYTES = 64 << 20
+"""More than any file has that is read whole: records, stored configs, files of values."""
+
 _STALE_TRIES = 5
 _LOCK_POLL_S = 0.005
+
+
+def is_passing(err: Exception) -> bool:
+    """Tell trouble of this machine, which says nothing about a job: a full disk, no memory.
+
+    Also where a backend tells of it in words of its own, raised from the error that it met.
+    """
+    return any(
+        isinstance(met, (RecordUnavailableError, MemoryError))
+        or (isinstance(met, OSError) and met.errno in PASSING)
+        for met in (err, err.__cause__)
+    )
 
 
 def make_private_directory(path: Path) -> Path:
@@ -39,7 +72,7 @@ def read_whole(path: str | os.PathLike[str]) -> bytes | None:
     """Return the content of a file written by :func:`write_whole`, or None if it is not there."""
     for left in reversed(range(_STALE_TRIES)):
         try:
-            return _read(path)
+            return read_regular(path)
         except FileNotFoundError:
             return None
         except OSError as err:
@@ -47,6 +80,31 @@ def read_whole(path: str | os.PathLike[str]) -> bytes | None:
             if err.errno != errno.ESTALE or not left:
                 raise
     return None
+
+
+def read_regular(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> bytes:
+    """Return the content of a file, which may be a link to one.
+
+    Raises:
+        OSError: it cannot be read, is no file, such as a FIFO or a device, or is larger.
+    """
+    # Without O_NONBLOCK the open of a FIFO waits for its other end.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            code = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
+            raise OSError(code, "It is not a regular file", os.fspath(path))
+        parts, left = [], most_bytes
+        while found.st_size <= most_bytes and left >= 0 and (part := os.read(fd, 65536)):
+            parts.append(part)
+            left -= len(part)
+        if found.st_size > most_bytes or left < 0:
+            said = f"It has more than {most_bytes >> 20} MiB"
+            raise OSError(errno.EFBIG, said, os.fspath(path))
+    finally:
+        os.close(fd)
+    return b"".join(parts)
 
 
 def write_whole(path: Path, data: bytes, *, mode: int = PRIVATE_FILE, sync: bool = True) -> None:
@@ -110,7 +168,7 @@ def _move(staged: str, path: Path) -> None:
 def try_lock(descriptor: int) -> bool:
     """Take the lock of an open file; False where another process holds it.
 
-    It dies with its holder. File systems without locks let everybody through.
+    It dies with its holder. On a file system without locks every caller gets it.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -135,14 +193,3 @@ def locked(path: Path, timeout_s: float) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
-
-
-def _read(path: str | os.PathLike[str]) -> bytes:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        parts = []
-        while part := os.read(fd, 65536):
-            parts.append(part)
-    finally:
-        os.close(fd)
-    return b"".join(parts)

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from nemo_run.exceptions import ConfigError
+
 _chosen: str | None = None
 
 
@@ -21,5 +23,48 @@ def set_nemorun_home(path: str | os.PathLike[str]) -> None:
 
 
 def home_from(environ: Mapping[str, str]) -> str:
-    """Return the home directory that ``environ`` asks for."""
-    return str(Path(environ.get("NEMORUN_HOME") or "~/.nemo_run").expanduser().absolute())
+    """Return the home directory that ``environ`` asks for.
+
+    Raises:
+        ConfigError: it is below the user's home, and this user has none.
+    """
+    path = Path(environ.get("NEMORUN_HOME") or "~/.nemo_run")
+    try:
+        path = path.expanduser()
+    except RuntimeError as err:
+        raise ConfigError(
+            f"{str(path)!r} cannot be found: HOME is not set, and user {os.getuid()} has no entry "
+            "in /etc/passwd. Set NEMORUN_HOME to a directory that this user can write to."
+        ) from err
+    return str(path if path.is_absolute() else working_directory() / path)
+
+
+def working_directory() -> Path:
+    """Return the directory that this process works in.
+
+    Raises:
+        ConfigError: it was deleted.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError as err:
+        raise ConfigError(
+            "The working directory of this process was deleted, so jobs cannot start there. "
+            "Change to one that exists (cd), and try again."
+        ) from err
+
+
+def check_surroundings() -> None:
+    """Refuse to go on where torchx cannot be imported, which asks for both directories then.
+
+    Raises:
+        ConfigError: the working directory was deleted, or the user has no home directory.
+    """
+    working_directory()
+    try:
+        Path.home()
+    except RuntimeError as err:
+        raise ConfigError(
+            f"There is no home directory: HOME is not set, and user {os.getuid()} has no entry in "
+            "/etc/passwd. Set HOME to a directory that this user can write to."
+        ) from err

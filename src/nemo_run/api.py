@@ -7,8 +7,14 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload, runtime_checkable
 
-from nemo_run._annotations import module_name
-from nemo_run._fiddle import auto_config, auto_config_policy, fdl, get_signature, ordered_arguments
+from nemo_run._config.annotations import module_name
+from nemo_run._config.fiddle import (
+    auto_config,
+    auto_config_policy,
+    fdl,
+    get_signature,
+    ordered_arguments,
+)
 from nemo_run.config import Config, Partial, Script
 
 if TYPE_CHECKING:
@@ -210,7 +216,7 @@ def resolved_arguments(configured_fn: fdl.Buildable[Any]) -> dict[str, Any]:
 
 def _shown(name: str, value: Any) -> Any:
     """Return an argument without the secrets in it, at any depth of configs."""
-    from nemo_run.run._arguments import masked_value
+    from nemo_run._secrets.masking import masked_value
 
     if isinstance(value, fdl.Buildable):
         value = copy.copy(value)

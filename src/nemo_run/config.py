@@ -6,18 +6,21 @@ import functools
 import itertools
 import logging
 import re
-import shlex
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Optional, TypeVar, Union
 
-from nemo_run import _buildables, _drawing
-from nemo_run._annotations import from_dict, get_type_namespace, get_underlying_types
-from nemo_run._fiddle import fdl, get_signature, get_type_hints, register_supported_cast
+from nemo_run._config import buildables as _buildables
+from nemo_run._config import defaults as _defaults
+from nemo_run._config import drawing as _drawing
+from nemo_run._config import later as _later
+from nemo_run._config import scripts as _scripts
+from nemo_run._config.annotations import from_dict, get_type_namespace, get_underlying_types
+from nemo_run._config.fiddle import fdl, get_signature, get_type_hints, register_supported_cast
+from nemo_run._config.paths import set_value
 from nemo_run._home import get_nemorun_home, set_nemorun_home
-from nemo_run._paths import set_value
 from nemo_run.exceptions import ConfigError
 
 if TYPE_CHECKING:
@@ -155,9 +158,16 @@ class Config(_NemoBuildable, Generic[T], fdl.Config[T]):
         target: Any = dict if _means_dict(fn_or_cls) else fn_or_cls
         super().__init__(target, *args, **_prepare(target, args, kwargs, bind_args))
 
+    def __build__(self, /, *args: Any, **kwargs: Any) -> T:
+        made: T = self.__fn_or_cls__(*args, **kwargs)
+        # Of an object that was stored, also what its constructor does not take.
+        for name, value in self.__dict__.get(_later.ATTRIBUTE, {}).items():
+            setattr(made, name, _buildables.built(value))
+        return made
+
 
 class Partial(_NemoBuildable, Generic[T], fdl.Partial[T]):
-    """A call to make later by whoever gets it: building it gives a ``functools.partial``.
+    """A call to be made later: building it gives a ``functools.partial``.
 
     Takes arguments like `Config`.
     """
@@ -223,6 +233,9 @@ def _default_configs(target: Any) -> typing.Iterator[tuple[str, Callable[[], Any
 class ConfigurableMixin(_Drawable):
     """Lets an object be looked at as the config that would make it again."""
 
+    _keeps_what_is_set_later: ClassVar[bool] = False
+    """Whether a stored object keeps attributes, too, that its constructor does not take."""
+
     def to_config(self) -> Config[Any]:
         """Return a config with every field that the constructor takes.
 
@@ -256,12 +269,6 @@ class ConfigurableMixin(_Drawable):
 
 # As long as a job's name gets without being given.
 MAX_NAME = 60
-# Words that run something else; the something else is what a job should be called after.
-_INTERPRETERS = re.compile(
-    r"^(env|exec|sudo|nohup|bash|sh|zsh|(python|torchrun|uv|accelerate)[\d.]*)$"
-)
-# /nemo_run where it starts a path and is a whole component of it.
-_RUNDIR = re.compile(rf"(?<![\w./}}~-])/{RUNDIR_NAME}(?![\w-]|\.\w)")
 
 
 @dataclass
@@ -280,6 +287,7 @@ class Script(ConfigurableMixin):
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        _defaults.fill_in(self)
         if isinstance(self.args, str):
             raise ConfigError(f"args is a list of words, not the text {self.args!r}.")
         if not (self.path or self.inline):
@@ -292,17 +300,22 @@ class Script(ConfigurableMixin):
                 'Use entrypoint="python".'
             )
 
+    def __repr__(self) -> str:
+        # Not needed unless a script is shown.
+        from nemo_run._secrets.masking import masked_text, masked_value
+
+        shown = {
+            item.name: masked_value(item.name, getattr(self, item.name)) for item in fields(self)
+        }
+        shown["inline"] = masked_text(self.inline)
+        return f"Script({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
     def get_name(self) -> str:
         """Return the default id of a job that runs this."""
         if self.inline:
             return re.sub(r"[^a-zA-Z0-9]+", "_", self.inline.strip()[:10])
         words = self._words()
-        if words is None:
-            return Path(self.path).name
-        named = (
-            w for w in words if not w.startswith("-") and not _INTERPRETERS.match(Path(w).name)
-        )
-        return Path(next(named, words[0])).name[:MAX_NAME]
+        return Path(self.path).name if words is None else _scripts.name_of(words)[:MAX_NAME]
 
     def to_command(
         self,
@@ -328,7 +341,7 @@ class Script(ConfigurableMixin):
                 filename if is_local else f"/{RUNDIR_NAME}/{SCRIPTS_DIR}/{Path(filename).name}"
             )
             command = [seen_as, *script.args]
-        return [script.entrypoint, *command] if with_entrypoint else command
+        return [script.entrypoint, *command] if with_entrypoint and script.entrypoint else command
 
     def resolved(self) -> Script:
         """Return this script with a command line in ``path`` taken apart; otherwise itself."""
@@ -349,27 +362,13 @@ class Script(ConfigurableMixin):
         """Return the words of a command line in ``path``, or None where it is just a path."""
         if self.inline or self.m or not re.search(r"\S\s+\S", self.path):
             return None
-        try:
-            if Path(self.path).exists():
-                return None
-        except OSError:  # too long for a path
-            pass
-        try:
-            words = shlex.split(self.path)
-        except ValueError as err:
-            raise ConfigError(
-                f"{self.path!r} is neither a file nor a command line ({err}). "
-                "Give a path, or the whole script as inline text."
-            ) from err
-        return words if len(words) > 1 else None
+        return _scripts.words_in(self.path)
 
     def _write(self, target: Path, rundir: str | None) -> None:
-        text = self.inline
-        if rundir is not None:
-            text = _RUNDIR.sub(lambda _: rundir, text)
-        shebang = (
-            "/usr/bin/bash" if self.entrypoint == "bash" else f"/usr/bin/env {self.entrypoint}"
-        )
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(f"#!{shebang}\n{text}")
-        target.chmod(target.stat().st_mode | 0o755)
+        _scripts.write(target, self.inline, self.entrypoint, rundir)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "NEMORUN_HOME":
+        return get_nemorun_home()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

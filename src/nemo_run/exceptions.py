@@ -5,18 +5,27 @@ Messages have three parts: what could not be done, why, and what to do about it.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nemo_run._jobs.shown_text import in_message
+
 if TYPE_CHECKING:
     from torchx.specs import AppState
 
-    from nemo_run.core.tunnel._result import Result
+    from nemo_run._transport.ssh.result import Result
 
 
 class NemoRunError(Exception):
-    """Base of every error below: catch this to catch them all."""
+    """Base of every error below: catch this to catch them all.
+
+    What jobs and servers said may be part of a message, and shown on a terminal by any program.
+    """
+
+    def __str__(self) -> str:
+        return in_message(super().__str__())
 
 
 class ConfigError(NemoRunError, ValueError, AssertionError):
@@ -46,6 +55,13 @@ class UnserializableError(ConfigError):
 
 class UnsupportedError(ConfigError):
     """The chosen executor cannot do what was asked of it."""
+
+
+class UnknownNameError(ConfigError, KeyError):
+    """There is nothing of that name; also a ``KeyError``, since scripts may have caught that."""
+
+    def __str__(self) -> str:
+        return in_message(str(self.args[0]))  # a KeyError would show the message in quotes
 
 
 class ExperimentNotFoundError(ConfigError, FileNotFoundError):
@@ -93,16 +109,19 @@ class BackendError(NemoRunError):
         self.detail = detail
 
 
-class AuthenticationError(BackendError):
-    """The cluster does not accept our credentials."""
+class AuthenticationError(BackendError, RuntimeError):
+    """The cluster does not accept our credentials; also a ``RuntimeError``, as it was once."""
 
 
-class SubmitError(BackendError):
-    """The cluster did not accept a job."""
+class SubmitError(BackendError, RuntimeError):
+    """The cluster did not accept a job; also a ``RuntimeError``, as scripts may have caught it."""
 
 
-class JobNotFoundError(BackendError):
-    """Neither our records nor the cluster know the job."""
+class JobNotFoundError(BackendError, RuntimeError):
+    """Neither our records nor the cluster know the job.
+
+    Also a ``RuntimeError``, since scripts may have caught that where a log is not there.
+    """
 
 
 class JobLostError(JobNotFoundError):
@@ -134,13 +153,42 @@ class CommandFailedError(BackendError):
         self.result = result
 
 
+class MissingFileError(ConfigError, BackendError, FileNotFoundError):
+    """What should be copied is not there; also a ``FileNotFoundError``.
+
+    Attributes:
+        filename: the path.
+    """
+
+    def __init__(self, path: str, *, host: str = "") -> None:
+        where = f" on {host}" if host else ""
+        super().__init__(f"{path!r} cannot be copied: there is no such file or directory{where}.")
+        self.filename = path
+        self.errno = errno.ENOENT
+        self.host = host
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _missing_file, (self.filename, self.host)
+
+
+def _missing_file(path: str, host: str) -> MissingFileError:
+    return MissingFileError(path, host=host)
+
+
 class JobFailedError(NemoRunError):
     """A job of the user's did not succeed.
 
     Attributes:
         state: how it ended.
         exit_code: of the job's process, or None where it is not known.
-        tail: the last lines of its log.
+        tail: the last lines of its log; of what failed first, where it has several ranks.
+        job: its id in the experiment.
+        cause: the class of what went wrong, such as ``out_of_memory`` or ``import_error``; empty
+            where nothing is known but the exit code.
+        rank: which rank of a distributed task failed first, where its log says so.
     """
 
     def __init__(
@@ -150,11 +198,17 @@ class JobFailedError(NemoRunError):
         state: AppState,
         exit_code: int | None = None,
         tail: Sequence[str] = (),
+        job: str = "",
+        cause: str = "",
+        rank: int | None = None,
     ) -> None:
         super().__init__(message)
         self.state = state
         self.exit_code = exit_code
         self.tail = tuple(tail)
+        self.job = job
+        self.cause = cause
+        self.rank = rank
 
 
 class UnknownStatusError(NemoRunError):
@@ -175,3 +229,10 @@ class RecordError(NemoRunError):
     def __init__(self, message: str, *, path: Path) -> None:
         super().__init__(message)
         self.path = path
+
+
+class RecordUnavailableError(RecordError):
+    """A file of ours cannot be read or written right now: the disk is full, or does not answer.
+
+    Says nothing about what is in it. Worth trying again.
+    """

@@ -8,10 +8,11 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from nemo_run._annotations import get_type_namespace, get_underlying_types, module_name
+from nemo_run._config.annotations import get_type_namespace, get_underlying_types, module_name
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +35,7 @@ def help(
 
     console = console or CONSOLE
     if not callable(entity):
-        console.print(f"No help to be had for {entity!r}: it cannot be called.", markup=False)
+        console.print(f"There is no help for {entity!r}: it cannot be called.", markup=False)
         return
     help_for_callable(entity, with_docs=with_docs, console=console, namespace=namespace)
 
@@ -112,7 +113,7 @@ def class_to_str(hint: Any) -> str:
 
 
 def _hints(entity: Callable[..., Any]) -> dict[str, Any]:
-    from nemo_run._fiddle import get_type_hints
+    from nemo_run._config.fiddle import get_type_hints
 
     return dict(get_type_hints(entity, include_extras=True))
 
@@ -181,6 +182,13 @@ class _CallableModule(ModuleType):
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         help(*args, **kwargs)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(help)
+
+    def __reduce__(self) -> Any:
+        return import_module, (self.__name__,)  # by name, as functions are
 
 
 sys.modules[__name__].__class__ = _CallableModule

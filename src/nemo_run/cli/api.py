@@ -6,14 +6,20 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from nemo_run.cli._entrypoints import (
+from nemo_run.cli.commands.options import (
+    InvalidOptionError,
+    MissingRequiredOptionError,
+    RunContextError,
+)
+from nemo_run.cli.commands.script_mode import CommandDefaults, main
+from nemo_run.cli.registry.entrypoints import (
     ROOT_ENTRYPOINT_NAMESPACE,
     Entrypoint,
     EntrypointProtocol,
     entrypoint,
     list_entrypoints,
 )
-from nemo_run.cli._factories import (
+from nemo_run.cli.registry.factories import (
     DEFAULT_NAME,
     ROOT_FACTORY_NAMESPACE,
     FactoryProtocol,
@@ -23,23 +29,17 @@ from nemo_run.cli._factories import (
     list_factories,
     resolve_factory,
 )
-from nemo_run.cli._options import (
-    InvalidOptionError,
-    MissingRequiredOptionError,
-    RunContextError,
-)
-from nemo_run.cli._script_mode import CommandDefaults, main
 
 if TYPE_CHECKING:
-    from nemo_run.cli._overrides import parse_cli_args, parse_config, parse_partial
-    from nemo_run.cli._run_context import RunContext
-    from nemo_run.cli._typer import (
+    from nemo_run.cli.commands.run_context import RunContext
+    from nemo_run.cli.commands.typer_app import (
         EntrypointCommand,
         GeneralCommand,
         add_global_options,
         configure_logging,
         create_cli,
     )
+    from nemo_run.cli.values.overrides import parse_cli_args, parse_config, parse_partial
 
     EXECUTOR_CLASSES: list[Any]
     PLUGIN_CLASSES: list[Any]
@@ -94,15 +94,15 @@ NEMORUN_PRETTY_EXCEPTIONS = os.environ.get("NEMORUN_PRETTY_EXCEPTIONS", "false")
 
 # What only a run, or a typer application, needs; a help text does without.
 _LATER = {
-    "EntrypointCommand": "_typer",
-    "GeneralCommand": "_typer",
-    "RunContext": "_run_context",
-    "add_global_options": "_typer",
-    "configure_logging": "_typer",
-    "create_cli": "_typer",
-    "parse_cli_args": "_overrides",
-    "parse_config": "_overrides",
-    "parse_partial": "_overrides",
+    "EntrypointCommand": "commands.typer_app",
+    "GeneralCommand": "commands.typer_app",
+    "RunContext": "commands.run_context",
+    "add_global_options": "commands.typer_app",
+    "configure_logging": "commands.typer_app",
+    "create_cli": "commands.typer_app",
+    "parse_cli_args": "values.overrides",
+    "parse_config": "values.overrides",
+    "parse_partial": "values.overrides",
 }
 
 

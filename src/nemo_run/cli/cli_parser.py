@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nemo_run.cli._errors import (
+from nemo_run.cli.values.conversion import TypeParser, parse_value, type_parser
+from nemo_run.cli.values.errors import (
     ArgumentParsingError,
     ArgumentValueError,
     CLIException,
@@ -24,11 +25,10 @@ from nemo_run.cli._errors import (
     UnknownTypeError,
     cli_exception_handler,
 )
-from nemo_run.cli._expressions import PythonicParser
-from nemo_run.cli._grammar import Item, Operation, Override
-from nemo_run.cli._interpretation import parse_factory
-from nemo_run.cli._overrides import parse_cli_args, parse_config, parse_partial
-from nemo_run.cli._values import TypeParser, parse_value, type_parser
+from nemo_run.cli.values.expressions import PythonicParser
+from nemo_run.cli.values.grammar import Item, Operation, Override
+from nemo_run.cli.values.overrides import parse_cli_args, parse_config, parse_partial
+from nemo_run.cli.values.value_parser import parse_factory
 
 __all__ = [
     "Operation",

@@ -14,9 +14,10 @@ from datetime import date, time
 from pathlib import Path
 from typing import Any, TextIO, get_args
 
-from nemo_run.cli import _config_files
-from nemo_run.cli._config_files import Format, format_of, split_section
-from nemo_run.cli._suggestions import did_you_mean
+from nemo_run._files import read_regular
+from nemo_run.cli.values import config_files
+from nemo_run.cli.values.config_files import Format, format_of, split_section
+from nemo_run.cli.values.suggestions import did_you_mean
 from nemo_run.core.serialization.yaml import from_mapping, to_mapping, yaml_text
 from nemo_run.exceptions import ConfigError
 
@@ -58,15 +59,15 @@ class ConfigSerializer:
         Raises:
             ConfigError: it is not YAML, has no ``_target_``, or names what is not there.
         """
-        return _config(_config_files.parse(serialized, "yaml"))
+        return _config(config_files.parse(serialized, "yaml"))
 
     def deserialize_json(self, serialized: str) -> Any:
         """Return the config in a JSON text; see `deserialize_yaml`."""
-        return _config(_config_files.parse(serialized, "json"))
+        return _config(config_files.parse(serialized, "json"))
 
     def deserialize_toml(self, serialized: str) -> Any:
         """Return the config in a TOML text; see `deserialize_yaml`."""
-        return _config(_config_files.parse(serialized, "toml"))
+        return _config(config_files.parse(serialized, "toml"))
 
     def dump_yaml(self, cfg: Any, output_path: str | Path) -> None:
         """Write ``cfg`` to a YAML file."""
@@ -82,15 +83,15 @@ class ConfigSerializer:
 
     def load_yaml(self, input_path: str | Path) -> Any:
         """Return the config in a YAML file."""
-        return self.deserialize_yaml(Path(input_path).read_text(encoding="utf-8"))
+        return self.deserialize_yaml(read_regular(input_path).decode("utf-8"))
 
     def load_json(self, input_path: str | Path) -> Any:
         """Return the config in a JSON file."""
-        return self.deserialize_json(Path(input_path).read_text(encoding="utf-8"))
+        return self.deserialize_json(read_regular(input_path).decode("utf-8"))
 
     def load_toml(self, input_path: str | Path) -> Any:
         """Return the config in a TOML file."""
-        return self.deserialize_toml(Path(input_path).read_text(encoding="utf-8"))
+        return self.deserialize_toml(read_regular(input_path).decode("utf-8"))
 
     def dump(self, cfg: Any, output_path: str | Path) -> None:
         """Write ``cfg`` to a file in the format that its suffix says.
@@ -108,7 +109,7 @@ class ConfigSerializer:
 
     def load_dict(self, input_path: str | Path) -> Any:
         """Return the data in a file as it is, without making a config of it."""
-        return _config_files.read(Path(input_path))
+        return config_files.read(Path(input_path))
 
     def dump_dict(
         self,
@@ -150,7 +151,7 @@ def _known(format: str) -> Format:
 
 def yaml_to_dict(yaml_str: str) -> Any:
     """Return the data in a YAML text."""
-    return _config_files.parse(yaml_str, "yaml")
+    return config_files.parse(yaml_str, "yaml")
 
 
 def dict_to_yaml(data: Any) -> str:
@@ -168,7 +169,7 @@ def yaml_to_json(yaml_str: str) -> str:
 
 def json_to_yaml(json_str: str) -> str:
     """Return a JSON text as YAML."""
-    return dict_to_yaml(_config_files.parse(json_str, "json"))
+    return dict_to_yaml(config_files.parse(json_str, "json"))
 
 
 def yaml_to_toml(yaml_str: str) -> str:
@@ -178,17 +179,17 @@ def yaml_to_toml(yaml_str: str) -> str:
 
 def toml_to_yaml(toml_str: str) -> str:
     """Return a TOML text as YAML."""
-    return dict_to_yaml(_config_files.parse(toml_str, "toml"))
+    return dict_to_yaml(config_files.parse(toml_str, "toml"))
 
 
 def json_to_toml(json_str: str) -> str:
     """Return a JSON text as TOML; keys with null vanish."""
-    return _toml_text(_config_files.parse(json_str, "json"))
+    return _toml_text(config_files.parse(json_str, "json"))
 
 
 def toml_to_json(toml_str: str) -> str:
     """Return a TOML text as JSON."""
-    return _json_text(_config_files.parse(toml_str, "toml"))
+    return _json_text(config_files.parse(toml_str, "toml"))
 
 
 def _config(data: Any) -> Any:

@@ -10,7 +10,21 @@ class _CallablePackage(ModuleType):
     """``nemo_run.run`` is this package and the function `nemo_run.run.api.run`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return import_module("nemo_run.run.api").run(*args, **kwargs)
+        return self._function(*args, **kwargs)
+
+    @property
+    def _function(self) -> Any:
+        return import_module("nemo_run.run.api").run
+
+    @property
+    def __signature__(self) -> Any:
+        from inspect import signature
+
+        return signature(self._function)
+
+    def __reduce__(self) -> Any:
+        # As functions are, by name: process pools take it as the function that it is.
+        return import_module, (self.__name__,)
 
 
 _SUBMODULES = {
@@ -20,6 +34,7 @@ _SUBMODULES = {
     "job",
     "logs",
     "plugin",
+    "sweep",
     "task",
     "torchx_backend",
     "utils",

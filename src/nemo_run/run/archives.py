@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from nemo_run._experiments.provenance.record import FILE, read_provenance
+from nemo_run._experiments.store.places import experiments_root
 from nemo_run.core.packaging import _store
 from nemo_run.core.packaging._store import Collected
-from nemo_run.run._directory import experiments_root
-from nemo_run.run._provenance import FILE, read_provenance
 
 __all__ = ["Collected", "gc", "kept_archives"]
 

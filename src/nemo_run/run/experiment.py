@@ -2,49 +2,42 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import time
-from collections.abc import Iterator, Sequence
-from contextvars import ContextVar, Token
+from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
+from nemo_run import _later
+from nemo_run._experiments.conductor.in_process import is_first_rank
+from nemo_run._experiments.display import panel
+from nemo_run._experiments.ending import unseen
+from nemo_run._experiments.ending.leaving import Leaving, _current_experiment, errors_as_warnings
+from nemo_run._experiments.jobs.adding import check_kinds, check_run_if, checked_dependencies
+from nemo_run._experiments.jobs.job_factory import make_job
+from nemo_run._experiments.main_module import check_not_loading, merge_saved_main
+from nemo_run._experiments.plan_only import only_planning
+from nemo_run._experiments.provenance.record import Provenance, known_provenance, read_provenance
+from nemo_run._experiments.store import places
+from nemo_run._experiments.store.directory import ExperimentDirectory
+from nemo_run._experiments.store.loading import decode_tasks, latest_of, read_experiment
+from nemo_run._names import checked_line, directory_for_title
 from nemo_run.config import Config, ConfigurableMixin, Partial, Script
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.local import LocalExecutor
 from nemo_run.core.frontend.console.api import CONSOLE, configure_logging
-from nemo_run.exceptions import ConfigError, NemoRunError
-from nemo_run.run import _detached, _directory, _display, _order, _preparing
-from nemo_run.run._adding import check_kinds, check_run_if, checked_dependencies
-from nemo_run.run._checks import check_can_detach, check_tasks
-from nemo_run.run._direct import is_first_rank, only_single_jobs, run_directly
-from nemo_run.run._directory import ExperimentDirectory
-from nemo_run.run._main_module import check_not_loading, merge_saved_main
-from nemo_run.run._making import Workplace, made_anew, make_job
-from nemo_run.run._names import checked_line, directory_for_title
-from nemo_run.run._planning import only_planning
-from nemo_run.run._provenance import Provenance, known_provenance, read_provenance
-from nemo_run.run._recording import Recorder
-from nemo_run.run._stored import decode_tasks, latest_of, read_experiment
-from nemo_run.run._watch import Watch
-from nemo_run.run.job import Job, JobGroup
+from nemo_run.exceptions import ConfigError
+from nemo_run.run.job import BAD_ENDS, Job, JobGroup
 from nemo_run.run.plugin import ExperimentPlugin
-from nemo_run.run.torchx_backend.runner import Runner, get_runner
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from nemo_run.run._order import RunIf
-    from nemo_run.run._rerun import RecordedCode
+    from nemo_run._order import RunIf
+    from nemo_run.core.tunnel.client import Tunnel
 
 log = logging.getLogger(__name__)
-
-_current_experiment: ContextVar[Experiment | None] = ContextVar("experiment", default=None)
 
 
 class DummyConsole(Console):
@@ -67,20 +60,25 @@ def maybe_load_external_main(exp_dir: str) -> None:
     merge_saved_main(Path(exp_dir))
 
 
-class Experiment(ConfigurableMixin):
+class Experiment(Leaving):
     """A group of tasks that are launched, watched and remembered together.
 
     Everything is kept in ``<base_dir>/experiments/<title>/<id>`` and written after every step, so
-    any process can ask for, follow, cancel or `resume` an experiment, whoever was killed.
+    any process can ask for, follow, cancel or `resume` an experiment after a kill.
 
     Args:
         title: groups runs.
         executor: for jobs that are added without one; this machine by default.
         id: unique; title and time by default.
+        log_level: from which on log messages are shown: ours, and those of the program's loggers
+            unless the program has configured logging.
         base_dir: parent of ``experiments``, by default the home directory.
         clean_mode: print nothing.
         threadpool_workers: how many jobs are launched at a time.
-        check: raise `JobFailedError` on leaving the context if a job did not succeed.
+        check: what happens on leaving the context if a job did not succeed. True: `JobFailedError`
+            is raised. False: nothing. None: the failure is shown with its reason, and if the
+            program ends without having looked at it, it ends with exit code 1. A look is `status`,
+            `wait`, `raise_if_failed`, `jobs`, or the ``state`` of the job.
     """
 
     def __init__(
@@ -97,7 +95,7 @@ class Experiment(ConfigurableMixin):
         threadpool_workers: int = 16,
         skip_status_at_exit: bool = False,
         serialize_metadata_for_scripts: bool = True,
-        check: bool = False,
+        check: bool | None = None,
     ) -> None:
         check_not_loading()
         if _reconstruct and not (id and executor):
@@ -106,11 +104,8 @@ class Experiment(ConfigurableMixin):
             checked_line(directory_for_title(title), "title of an experiment")
             if id:
                 checked_line(id, "id of an experiment")
-        configure_logging(log_level)
-        self._title = title
-        self._id = id or f"{title}_{time.time_ns()}"
-        self._base_dir = base_dir
-        self._exp_dir = str(_directory.directory_of(title, self._id, base_dir))
+        configure_logging(log_level, others=not _reconstruct)
+        super().__init__(title, id, base_dir, jobs)
         self._reconstruct = _reconstruct
         self.executor = executor or LocalExecutor()
         self.log_level = log_level
@@ -121,25 +116,14 @@ class Experiment(ConfigurableMixin):
         self.serialize_metadata_for_scripts = serialize_metadata_for_scripts
         self.check = check
         self.console: Console = DummyConsole() if clean_mode else CONSOLE
-        self.tunnels: dict[str, Any] = {}
-        self._jobs: list[Job | JobGroup] = list(jobs or [])
-        self._launched = self._detached = self._direct = False
-        self._runner_: Runner | None = None
-        self._watch_: Watch | None = None
-        self._recorder: Recorder | None = None
-        self._token: Token[Experiment | None] | None = None
-        self._planned = self._rerun = False
-        # Where a rerun finds the script that defined its tasks.
-        self._main_from: Path | None = None
-        # What a rerun uses instead of the code of today.
-        self._code: RecordedCode | None = None
+        self.tunnels: dict[str, Tunnel] = {}
 
     # Reading back.
 
     @classmethod
     def catalog(cls, title: str = "", base_dir: str | None = None) -> list[str]:
         """Return the ids of a title, or without one all titles, the oldest first."""
-        return _directory.catalog(title, base_dir)
+        return places.catalog(title, base_dir)
 
     @classmethod
     def from_id(cls, id: str, base_dir: str | None = None) -> Experiment:
@@ -148,7 +132,7 @@ class Experiment(ConfigurableMixin):
         Raises:
             ExperimentNotFoundError: there is none with that id.
         """
-        return cls._load(_directory.find_directory(id, base_dir))
+        return cls._load(places.find_directory(id, base_dir))
 
     @classmethod
     def from_title(cls, title: str, base_dir: str | None = None) -> Experiment:
@@ -163,10 +147,7 @@ class Experiment(ConfigurableMixin):
     def _load(cls, path: Path) -> Experiment:
         stored = read_experiment(ExperimentDirectory(path), _STORED_OPTIONS)
         experiment = cls(**stored.options, _reconstruct=True)
-        experiment._exp_dir = str(path)
-        experiment._jobs = stored.jobs
-        experiment._main_from = path
-        experiment._base_dir = _directory.base_of(path)
+        experiment._take_stored(path, stored)
         return experiment
 
     # What it consists of.
@@ -195,6 +176,7 @@ class Experiment(ConfigurableMixin):
     @property
     def jobs(self) -> Jobs:
         """The jobs, as a list of its own."""
+        unseen.saw(self._id, [job.id for job in self._jobs if job.known_state in BAD_ENDS])
         return Jobs(self._jobs)
 
     def to_config(self) -> Config[Any]:
@@ -257,15 +239,7 @@ class Experiment(ConfigurableMixin):
     def dryrun(self, log: bool = True, exist_ok: bool = False, delete_exp_dir: bool = True) -> None:
         """Plan everything and print what would be submitted; nothing leaves this machine."""
         self._planned = True
-        self._create(exist_ok=exist_ok)
-        self._prepare_jobs(with_code=False)
-        try:
-            for job, requests in _preparing.requests(self._directory, self._jobs, self._runner):
-                if log:
-                    _display.print_requests(self.console, job, requests)
-        finally:
-            if delete_exp_dir:
-                self._directory.remove()
+        self._print_plan(log=log, exist_ok=exist_ok, delete=delete_exp_dir)
 
     def run(
         self,
@@ -297,51 +271,15 @@ class Experiment(ConfigurableMixin):
         if not self._jobs:
             self.console.print("This experiment has no jobs; nothing to run.")
             return
-        if sequential:
-            _order.put_in_a_row(self._jobs, as_before=self._rerun)
-        waves = _order.waves({job.id: job.dependencies for job in self._jobs})
-        for job in self._jobs:
-            job.tail_logs = job.tail_logs or tail_logs
+        in_waves = self._put_in_order(in_a_row=sequential and not direct, tail_logs=tail_logs)
         if only_planning():
             self.dryrun()
-            return
-        if direct:
+        elif direct:
             self._run_directly()
-            return
-        if not is_first_rank():
+        elif not is_first_rank():
             self.console.print("The first process of this Slurm step launches; this one does not.")
-            return
-        if detach:
-            check_can_detach(self._jobs)
-        check_tasks(self._jobs)
-        _preparing.let_backends_get_ready(self._jobs)
-        self._create()
-        self._recorder = Recorder(self._directory.path, self._code)
-        self._prepare_jobs()
-        _preparing.check_requests(self._directory, self._jobs, self._runner)
-        self._recorder.record(self._jobs)
-        self._launched, self._detached = True, detach
-        self._directory.write(_directory.TUNNELS, "{}")
-        needs_conductor = len(waves) > 1 or any(isinstance(job, JobGroup) for job in self._jobs)
-        if detach and needs_conductor:
-            _detached.spawn(self._directory)
-            self._watch.raise_if_not_launched()
-            return
-        self._watch.conduct(until_ended=False)
-
-    def _run_directly(self) -> None:
-        single = only_single_jobs(self._jobs)
-        self._direct = True
-        if not is_first_rank():
-            run_directly(single, self._watch.conductor)  # writes nothing, see Conductor.writes
-            return
-        self._create()
-        self._recorder = Recorder(self._directory.path, self._code)
-        self._prepare_jobs(with_code=False)
-        self._recorder.record(self._jobs)
-        self._launched = True
-        with self._watch.conducting():
-            run_directly(single, self._watch.conductor)
+        else:
+            self._launch(detach=detach, in_waves=in_waves)
 
     def resume(self) -> None:
         """Go on with an experiment whose launcher was killed: start what was not, wait for all.
@@ -351,130 +289,82 @@ class Experiment(ConfigurableMixin):
         if only_planning():
             self.console.print(f"{self._id} would be resumed.", markup=False)
             return
-        self._watch.resume()
+        self._resume()
+        self._tell_failures()
 
     def wait(self) -> None:
-        """Wait until every job has ended; where nobody is left to start some, say so and return."""
+        """Wait until every job has ended; say so where no process can start some, and return."""
         if not self._only_planned:
             self._watch.wait()
+            self._looked()
+
+    def _wait_for_jobs(self, jobs: Sequence[Job | JobGroup]) -> None:
+        """Wait until some jobs have ended. Programs call it, in spite of its name."""
+        self._watch.wait([job.id for job in jobs])
+        self._looked()
 
     def reset(self, *, code: Literal["today", "recorded"] = "today") -> Self:
         """Make this experiment ready to be run again, under a new id, and return it.
 
         Jobs keep their tasks, executors, names, dependencies and plugins. Nothing saved is
-        executed until it runs. Packagers collect the code of ``today``; with ``"recorded"`` the
-        archives travel again that this experiment has recorded.
+        executed until it runs, but for the launching script where an executor has classes of it.
+        Packagers collect the code of ``today``; with ``"recorded"`` the archives travel again that
+        this experiment has recorded.
 
         Raises:
-            ConfigError: recorded code is wanted, and a job has none.
+            ConfigError: recorded code is wanted, and a job has none, or a class of an executor
+                cannot be had here.
             PackagingError: it was recorded, and is not kept any more.
         """
         if not (self._reconstruct or self._directory.done):
             self.console.print("This experiment has not been run yet; nothing to reset.")
             return self
-        if code not in ("today", "recorded"):
-            raise ConfigError(f"code is 'today' or 'recorded', not {code!r}.")
-        self._code = None
-        if code == "recorded":
-            from nemo_run.run._rerun import recorded_code
-
-            self._code = recorded_code(self._directory.path, self._id, self._jobs)
-        self._id = f"{self._title}_{time.time_ns()}"
-        self._exp_dir = str(_directory.directory_of(self._title, self._id, self._base_dir))
-        self._jobs = [made_anew(self._workplace, job) for job in self._jobs]
-        self._reconstruct = self._launched = self._detached = self._direct = False
-        self._rerun = True
-        self._watch_ = self._recorder = None
+        self._make_anew(code)
         return self
 
     # Asking.
 
     def status(self, return_dict: bool = False) -> dict[str, dict[str, Any]] | None:
         """Print the status of every job, or return it by job id, in the order of the jobs."""
-        statuses = self._watch.statuses()
+        statuses = self._statuses()
         if return_dict:
             return statuses
-        _display.print_status(self.console, self._id, statuses)
+        panel.print_status(self.console, self._id, statuses)
         return None
 
     def status_json(self) -> str:
         """Return the status of every job as JSON."""
-        return _display.as_json(self._watch.statuses())
+        return panel.as_json(self._statuses())
 
     def logs(self, job_id: str, regex: str | None = None, *, check: bool = False) -> None:
         """Print the log of a job to stderr, following it until the job ends.
 
-        What is in the way is only said, unless ``check``.
+        Errors are logged as warnings unless ``check``.
 
         Raises:
             NemoRunError: with ``check``, there is no such job or no log of it.
         """
-        with _complaints(f"No log of {job_id}", check):
+        with errors_as_warnings(f"No log of {job_id}", check=check):
             self._watch.print_log(job_id, regex)
 
     def cancel(self, job_id: str, *, check: bool = False) -> None:
         """End a job, also one that waits for others; returns when it has ended.
 
-        What is in the way is only said, unless ``check``.
+        Errors are logged as warnings unless ``check``.
 
         Raises:
             NemoRunError: with ``check``, there is no such job or it could not be ended.
         """
-        with _complaints(f"Could not cancel {job_id}", check):
+        with errors_as_warnings(f"Could not cancel {job_id}", check=check):
             self._watch.cancel(job_id)
+            unseen.saw(self._id, [job_id])
 
     # The context.
 
     def __enter__(self) -> Experiment:
         self._token = _current_experiment.set(self)
-        _display.rule(self.console, f"Entering Experiment {self._title} with id: {self._id}")
+        panel.rule(self.console, f"Entering Experiment {self._title} with id: {self._id}")
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            if self._launched:
-                self._leave(error)
-            elif error is None and self._jobs and not (self._direct or self._planned):
-                self.console.print("No job was launched: call run() before leaving the experiment.")
-        finally:
-            if self._watch_ is not None:
-                self._watch_.close()
-            if self._token is not None:
-                _current_experiment.reset(self._token)
-                self._token = None
-        if error is None and self._launched and not self._detached and self.check:
-            self.raise_if_failed()
-
-    def _leave(self, error: BaseException | None) -> None:
-        interrupted: KeyboardInterrupt | None = None
-        if isinstance(error, KeyboardInterrupt) and not self._detached:
-            self._watch.end_all()
-        elif self._detached:
-            _display.rule(self.console, f"Detaching from Experiment {self._id}; jobs go on")
-        elif error is not None:
-            _display.rule(self.console, f"Leaving Experiment {self._id} with jobs running")
-        elif not self._direct:
-            _display.rule(self.console, f"Waiting for Experiment {self._id} to finish")
-            try:
-                self._watch.conduct(until_ended=True)
-            except KeyboardInterrupt as err:
-                interrupted = err  # the jobs have been ended; how they ended is still told
-        _preparing.save_jobs(self._directory, self._jobs)
-        if self._recorder is not None:
-            self._recorder.finish()
-        if not self.skip_status_at_exit:
-            _display.print_status(self.console, self._id, self._watch.statuses())
-        self._directory.mark_done()
-        if self.enable_goodbye_message:
-            theme = os.environ.get("NEMO_RUN_CODE_THEME", "monokai")
-            _display.goodbye(self.console, self._id, [job.id for job in self._jobs], theme)
-        if interrupted is not None:
-            raise interrupted
 
     def raise_if_failed(self) -> None:
         """Raise for the first job that did not succeed.
@@ -482,78 +372,13 @@ class Experiment(ConfigurableMixin):
         Raises:
             JobFailedError: with its state, exit code and the last lines of its log.
         """
-        if not self._only_planned:
-            self._watch.raise_if_failed()
-
-    # Inside.
-
-    @property
-    def _only_planned(self) -> bool:
-        """Whether there is nothing to wait for, though it was to be run."""
-        return self._planned and only_planning()
-
-    @property
-    def _directory(self) -> ExperimentDirectory:
-        return ExperimentDirectory(Path(self._exp_dir))
-
-    @property
-    def _runner(self) -> Runner:
-        if self._runner_ is None:
-            self._runner_ = get_runner(experiment=self)
-        return self._runner_
-
-    @property
-    def _workplace(self) -> Workplace:
-        return Workplace(self._id, self._exp_dir)
-
-    @property
-    def _watch(self) -> Watch:
-        if self._watch_ is None:
-            self._watch_ = Watch(
-                self._id,
-                self._jobs,
-                self._directory,
-                self._runner,
-                self.console,
-                workers=self.threadpool_workers,
-            )
-        return self._watch_
-
-    def _create(self, *, exist_ok: bool = False) -> None:
-        _preparing.create(
-            self._directory,
-            title=self._title,
-            config=self.to_config(),
-            main_from=self._main_from,
-            exist_ok=exist_ok,
-        )
-
-    def _prepare_jobs(self, *, with_code: bool = True) -> None:
-        _preparing.prepare_jobs(
-            self._directory,
-            self._jobs,
-            with_code=with_code,
-            with_metadata=self.serialize_metadata_for_scripts,
-            code=self._code,
-        )
+        self._raise_if_failed()
 
     def __repr__(self) -> str:
         jobs = ", ".join(job.id for job in self._jobs)
         provenance = known_provenance(self._directory.path)
         code = f", code={provenance.code!r}" if provenance and provenance.code else ""
         return f"Experiment({self._title!r}, id={self._id!r}, jobs=[{jobs}]{code})"
-
-
-@contextlib.contextmanager
-def _complaints(what: str, check: bool) -> Iterator[None]:
-    """Say what goes wrong: to programs by an exception, to people in words."""
-    try:
-        yield
-    except NemoRunError as err:
-        if check:
-            raise
-        # Also where nothing else is printed: it was asked for and did not happen.
-        log.warning("%s: %s", what, err)
 
 
 _STORED_OPTIONS = (
@@ -564,3 +389,7 @@ _STORED_OPTIONS = (
     "skip_status_at_exit",
     "serialize_metadata_for_scripts",
 )
+
+
+def __getattr__(name: str) -> Any:
+    return _later.find(__name__, name, {"rsync": "nemo_run.core.tunnel.rsync"})

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torchx.specs import AppDef, AppState, is_terminal
 
-from nemo_run import _buildables
-from nemo_run.config import Config, ConfigurableMixin, Partial, Script
+from nemo_run import _later
+from nemo_run._config import buildables
+from nemo_run._experiments.ending import unseen
+from nemo_run._experiments.jobs.at_backend import ask, clean_up, print_logs, print_request
+from nemo_run._experiments.jobs.task_text import Task, as_text, decoded, runnable
+from nemo_run._order import RunIf, combined
+from nemo_run.config import Config, ConfigurableMixin
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.packaging.base import Packager
 from nemo_run.core.serialization._decode import split_stored
-from nemo_run.core.serialization.peek import peek
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
-from nemo_run.exceptions import BackendError, ConfigError, UnsupportedError
-from nemo_run.run._order import RunIf, combined
+from nemo_run.exceptions import ConfigError, UnsupportedError
 from nemo_run.run.plugin import ExperimentPlugin
 from nemo_run.run.torchx_backend.packaging import merge_executables, package
 from nemo_run.run.torchx_backend.schedulers.api import get_executor_str
@@ -27,16 +30,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SCRIPT = "nemo_run.config:Script"
-
-Task = Partial[Any] | Script
+BAD_ENDS = frozenset({AppState.FAILED, AppState.CANCELLED, AppState.UNKNOWN})
 
 
 @dataclass
 class Job(ConfigurableMixin):
     """One task on one executor.
 
-    ``task`` may be the stored text of a task that nobody has asked for yet.
+    ``task`` may be the stored text of a task that was not asked for yet.
     """
 
     id: str
@@ -51,9 +52,12 @@ class Job(ConfigurableMixin):
     name: str = ""
     run_if: RunIf = "succeeded"
 
+    # What is stored of it and could not be read here, each with the reason.
+    _left_out = tuple[str, ...]()
+
     def serialize(self) -> tuple[str, str]:
         """Return the job, without its task, and the task as text."""
-        return self.serialize_job(), _serialize_task(self.task)
+        return self.serialize_job(), as_text(self.task)
 
     def serialize_job(self) -> str:
         """Return the job, without its task, as text."""
@@ -106,7 +110,7 @@ class Job(ConfigurableMixin):
         info = runner.dryrun(app, get_executor_str(self.executor), self.executor)
         if dryrun:
             if log_dryrun:
-                _print_request(info)
+                print_request(info)
             return
         self.handle = runner.schedule(info)
         self.launched, self.state = True, AppState.SUBMITTED
@@ -115,8 +119,8 @@ class Job(ConfigurableMixin):
 
     def status(self, runner: Runner) -> AppState:
         """Ask for the present state; the last known one where it cannot be had."""
-        if self.launched and self.handle and not is_terminal(self.state):
-            self.state = _ask(self.handle, runner, self.state)
+        if self.launched and self.handle and not is_terminal(self.known_state):
+            self.state = ask(self.handle, runner, self.known_state)
         return self.state
 
     def wait(self, runner: Runner | None = None) -> AppState:
@@ -128,7 +132,7 @@ class Job(ConfigurableMixin):
 
     def logs(self, runner: Runner, regex: str | None = None) -> None:
         """Print the log to stderr, following it to the end of the job."""
-        _print_logs([self.handle], runner, regex)
+        print_logs([self.handle], runner, regex)
 
     def cancel(self, runner: Runner) -> None:
         """End the job; returns when it has ended."""
@@ -137,9 +141,14 @@ class Job(ConfigurableMixin):
 
     def cleanup(self) -> None:
         """Let the executor remove what an ended job left behind; trouble is only logged."""
-        _clean_up(self.executor, [self.handle], self.state)
+        clean_up(self.executor, [self.handle], self.known_state)
 
     # What jobs and groups have in common, for the conductor.
+
+    @property
+    def known_state(self) -> AppState:
+        """The state, read by the experiment itself: unlike ``state``, that is no look at it."""
+        return cast("AppState", vars(self)["state"])
 
     @property
     def executors_in_order(self) -> list[Executor]:
@@ -149,7 +158,18 @@ class Job(ConfigurableMixin):
         """Take over what the conductor knows."""
         self.handle = handles[0] if handles else ""
         self.state = combined(states)
-        self.launched = bool(self.handle) or is_terminal(self.state)
+        self.launched = bool(self.handle) or is_terminal(self.known_state)
+
+
+def _looked_at(job: Job | JobGroup) -> AppState:
+    """Return the state to the program, which then knows of a failure."""
+    if job.known_state in BAD_ENDS:
+        unseen.saw(job.executor.experiment_id or "", [job.id])
+    return job.known_state
+
+
+# Not in the class, where it would take the place of the field and its default.
+setattr(Job, "state", property(_looked_at, lambda job, state: vars(job).update(state=state)))  # noqa: B010
 
 
 @dataclass
@@ -170,6 +190,9 @@ class JobGroup(ConfigurableMixin):
     dependencies: list[str] = field(default_factory=list)
     name: str = ""
     run_if: RunIf = "succeeded"
+
+    # What is stored of it and could not be read here, each with the reason.
+    _left_out = tuple[str, ...]()
 
     def __post_init__(self) -> None:
         executors = self.executor_list()
@@ -198,6 +221,11 @@ class JobGroup(ConfigurableMixin):
 
     @property
     def state(self) -> AppState:
+        return _looked_at(self)
+
+    @property
+    def known_state(self) -> AppState:
+        """See `Job.known_state`."""
         return combined(self.states) if self.launched else AppState.UNSUBMITTED
 
     @property
@@ -215,7 +243,7 @@ class JobGroup(ConfigurableMixin):
 
     def serialize(self) -> tuple[str, str]:
         """Return the group, without its tasks, and the tasks as text."""
-        text = self.tasks if isinstance(self.tasks, str) else _serialize_task(self.task_list())
+        text = self.tasks if isinstance(self.tasks, str) else as_text(self.task_list())
         return self.serialize_job(), text
 
     def serialize_job(self) -> str:
@@ -287,7 +315,7 @@ class JobGroup(ConfigurableMixin):
         ]
         if dryrun:
             for info in infos if log_dryrun else ():
-                _print_request(info)
+                print_request(info)
             return
         self.handles = [runner.schedule(info) for info in infos]
         self.launched, self.states = True, [AppState.SUBMITTED] * len(self.handles)
@@ -297,7 +325,7 @@ class JobGroup(ConfigurableMixin):
     def status(self, runner: Runner) -> AppState:
         """Ask for the present state; the last known one where it cannot be had."""
         self.states = [
-            state if is_terminal(state) else _ask(handle, runner, state)
+            state if is_terminal(state) else ask(handle, runner, state)
             for handle, state in zip(self.handles, self.states, strict=False)
         ]
         return self.state
@@ -314,7 +342,7 @@ class JobGroup(ConfigurableMixin):
 
     def logs(self, runner: Runner, regex: str | None = None) -> None:
         """Print the logs of all tasks to stderr, following them to the end."""
-        _print_logs(self.handles, runner, regex)
+        print_logs(self.handles, runner, regex)
 
     def cancel(self, runner: Runner) -> None:
         """End all tasks; returns when they have ended."""
@@ -324,7 +352,7 @@ class JobGroup(ConfigurableMixin):
 
     def cleanup(self) -> None:
         """Let the executor remove what ended tasks left behind; trouble is only logged."""
-        _clean_up(self.executor, self.handles, self.state)
+        clean_up(self.executor, self.handles, self.known_state)
 
     @property
     def executors_in_order(self) -> list[Executor]:
@@ -340,73 +368,14 @@ class JobGroup(ConfigurableMixin):
         self.launched = any(handles) or all(map(is_terminal, states))
 
 
-def decoded(task: Task | str) -> Task:
-    """Return a task, read from its text where it was stored."""
-    if not isinstance(task, str):
-        return task
-    found = ZlibJSONSerializer().deserialize(task)
-    return _as_task(found)
-
-
-def runnable(task: Task | str) -> Task | str:
-    """Return a task as something to package: stored functions stay text, so nothing is imported."""
-    if isinstance(task, str) and getattr(peek(task), "target", "") == SCRIPT:
-        return decoded(task)
-    return task
-
-
-def _as_task(found: Any) -> Task:
-    from nemo_run._fiddle import fdl
-
-    if isinstance(found, fdl.Config) and found.__fn_or_cls__ is Script:
-        script: Script = fdl.build(found)
-        return script
-    if isinstance(found, Partial) or getattr(type(found), "is_lazy", False):
-        return cast("Task", found)
-    return fdl.cast(Partial, found)
-
-
 def _serialize_job(job: Job | JobGroup, **instead: Any) -> str:
     fields: dict[str | int, Any] = {}
     for name in type(job).__dataclass_fields__:
-        fields[name] = instead[name] if name in instead else getattr(job, name)
-    if job.run_if == "succeeded":
+        fields[name] = instead[name] if name in instead else vars(job)[name]
+    if job.run_if == (job.executor.implied_run_if() or "succeeded"):
         del fields["run_if"]  # a field that 0.12 does not know
-    return ZlibJSONSerializer().serialize(_buildables.make(Config, type(job), fields))
+    return ZlibJSONSerializer().serialize(buildables.make(Config, type(job), fields))
 
 
-def _serialize_task(task: Any) -> str:
-    return task if isinstance(task, str) else ZlibJSONSerializer().serialize(task)
-
-
-def _ask(handle: str, runner: Runner, otherwise: AppState) -> AppState:
-    try:
-        status = runner.status(handle)
-    except BackendError as err:
-        log.warning("%s: %s", handle, err)
-        return otherwise
-    return AppState.UNKNOWN if status is None else status.state
-
-
-def _print_logs(handles: Sequence[str], runner: Runner, regex: str | None) -> None:
-    import sys
-
-    from nemo_run.run.logs import follow_all
-
-    follow_all(sys.stderr, [handle for handle in handles if handle], runner, regex=regex)
-
-
-def _print_request(info: Any) -> None:
-    from nemo_run.core.frontend.console.api import CONSOLE
-
-    CONSOLE.print(str(info), markup=False, highlight=False)
-
-
-def _clean_up(executor: Executor, handles: Sequence[str], state: AppState) -> None:
-    if not is_terminal(state):
-        return
-    for handle in handles:
-        try:
-            executor.cleanup(handle)
-        except Exception as err:  # noqa: BLE001 - whatever an executor raises, the job has ended
-            log.warning("%s: left behind at its backend: %s", handle, err)
+def __getattr__(name: str) -> Any:
+    return _later.find(__name__, name, {"Runner": "nemo_run.run.torchx_backend.runner"})

@@ -7,7 +7,6 @@ import io
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +14,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from torchx.schedulers.api import Stream
 from torchx.specs import AppState, parse_app_handle
-from torchx.specs.api import is_started
+from torchx.specs.api import MalformedAppHandleException, is_started
 
+from nemo_run._jobs.shown_text import for_terminal, in_message
+from nemo_run._transport.waiting import Waiting
 from nemo_run.core.execution.base import LogSupportedExecutor
 from nemo_run.exceptions import ConfigError, JobNotFoundError
 from nemo_run.run.torchx_backend.schedulers.api import LogQuery, SchedulerMixin, line_filter
@@ -43,8 +44,8 @@ def get_logs(
 ) -> None:
     """Print the logs of all replicas of a job; if there are several, each line with its own name.
 
-    ``identifier`` is a handle, to which ``/role`` may be added. Waits up to ``wait_timeout``
-    seconds for the job to start.
+    ``identifier`` is a handle, to which ``/role`` and ``/replica`` may be added. Waits up to
+    ``wait_timeout`` seconds for the job to start.
 
     Raises:
         ConfigError: ``identifier`` is not a handle.
@@ -68,7 +69,7 @@ def print_job(
     alone: bool = True,
 ) -> None:
     """Do what `get_logs` does; not ``alone``, other jobs are printed to the same file."""
-    handle, wanted = _parse(identifier)
+    handle, wanted, number = _parse(identifier)
     _await_start(handle, runner, wait_timeout)
     app = runner.describe(handle)
     if app is None:
@@ -82,7 +83,11 @@ def print_job(
         LogQuery(role=role.name, replica=k, stream=streams or Stream.COMBINED, follow=should_tail)
         for role in roles
         for k in range(role.num_replicas)
+        if number in (None, k)
     ]
+    if not queries:
+        counts = ", ".join(f"{role.name} has {role.num_replicas}" for role in roles)
+        raise JobNotFoundError(f"{handle} has no replica {number}: {counts}, the first is 0.")
     named = not alone or len(queries) > 1
     _do_at_once(
         [
@@ -206,13 +211,14 @@ def _copy_matching(
         streams=query.stream,
     ):
         with _printing:
-            file.write(prefix + line)
+            file.write(prefix + (for_terminal(line) if file.isatty() else line))
 
 
 def _copy(file: TextIO, scheduler: Any, app_id: str, query: LogQuery, prefix: str) -> None:
     out = getattr(file, "buffer", None)
-    if out is None:
+    if out is None or file.isatty():
         for text in scheduler.log_text(app_id, query):
+            text = for_terminal(text) if file.isatty() else text
             lines = prefix + text.replace("\n", "\n" + prefix)
             with _printing:
                 file.write(lines.removesuffix(prefix) if text.endswith("\n") else lines)
@@ -232,31 +238,37 @@ def _copy(file: TextIO, scheduler: Any, app_id: str, query: LogQuery, prefix: st
 
 
 def _discard_from_now_on(file: TextIO) -> None:
-    """Let what is still printed go nowhere: whoever read it, say ``head``, has seen enough."""
+    """Let what is still printed go nowhere: its reader, say ``head``, has gone."""
     with suppress(io.UnsupportedOperation), Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), file.fileno())
 
 
 def _prefix(file: TextIO, text: str) -> str:
+    text = in_message(text) if file.isatty() else text
     coloured = file.isatty() and not os.environ.get("NO_COLOR")
     return f"{GREEN}{text}{RESET}" if coloured else text
 
 
-def _parse(identifier: str) -> tuple[str, str | None]:
+def _parse(identifier: str) -> tuple[str, str | None, int | None]:
+    """Return the handle, the role and the replica that are meant; None for all of them."""
     try:
-        scheduler, session, rest = parse_app_handle(identifier)
-    except ValueError as err:
+        parse_app_handle(identifier)
+    except MalformedAppHandleException as err:
         raise ConfigError(
             f"{identifier!r} is not a handle. They look like local_persistent://nemo_run/job-id."
         ) from err
-    app_id, _, role = rest.partition("/")
-    return f"{scheduler}://{session}/{app_id}", role or None
+    # torchx takes all but the last word for the session.
+    scheduler, _, rest = identifier.partition("://")
+    session, app_id, role, replica, *_ = [*rest.split("/"), "", "", ""]
+    if replica and not replica.isdecimal():
+        raise ConfigError(f"{identifier!r} ends with {replica!r}, which is not a replica's number.")
+    return f"{scheduler}://{session}/{app_id}", role or None, int(replica) if replica else None
 
 
 def _await_start(handle: str, runner: Runner, timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
+    waiting = Waiting(0.05, 0.05, timeout_s=timeout_s)
+    while not waiting.is_over:
         status = runner.status(handle)
         if status is None or is_started(status.state) or status.state is AppState.UNKNOWN:
             return
-        time.sleep(0.05)
+        waiting.pause()

@@ -20,8 +20,8 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nemo_run._experiments.display import counts as display_counts
 from nemo_run.exceptions import ConfigError
-from nemo_run.run import _counting
 
 if TYPE_CHECKING:
     from nemo_run.config import Partial
@@ -100,7 +100,7 @@ def add_sweep(
 
 def summary(experiment: Experiment) -> str:
     """Return how the jobs of an experiment are doing: ``4 jobs: 3 SUCCEEDED, 1 FAILED``."""
-    return _counting.summary(experiment.status(return_dict=True) or {})
+    return display_counts.summary(experiment.status(return_dict=True) or {})
 
 
 def failed(experiment: Experiment) -> list[str]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import subprocess
 from typing import Any
 
-from nemo_run._fiddle import fdl
+from nemo_run import _later
+from nemo_run._callables import call
+from nemo_run._config.fiddle import fdl
+from nemo_run._experiments.jobs.adding import check_runs
+from nemo_run._experiments.plan_only import only_planning
 from nemo_run.api import dryrun_fn
 from nemo_run.config import Partial, Script
 from nemo_run.exceptions import JobFailedError
-from nemo_run.run._planning import only_planning
 
 __all__ = ["direct_run_fn", "dryrun_fn"]
 
@@ -34,7 +37,8 @@ def direct_run_fn(task: Partial[Any] | Script, dryrun: bool = False) -> None:
     elif isinstance(task, Script):
         _run_script(task)
     else:
-        fdl.build(task)()
+        check_runs(task)
+        call(fdl.build(task))
 
 
 def _run_script(script: Script) -> None:
@@ -65,3 +69,7 @@ def _run_script(script: Script) -> None:
             state=AppState.FAILED,
             exit_code=process.returncode,
         )
+
+
+def __getattr__(name: str) -> Any:
+    return _later.find(__name__, name, {"Context": "invoke.context"})

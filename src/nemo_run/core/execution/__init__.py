@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nemo_run._later import on_demand
+
 if TYPE_CHECKING:
     from nemo_run.core.execution.dgxcloud import DGXCloudExecutor
     from nemo_run.core.execution.kubeflow import KubeflowExecutor
@@ -22,10 +24,27 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # to a type checker, any name would exist
+    _module = on_demand(
+        __name__,
+        "base",
+        "checks",
+        "dgxcloud",
+        "docker",
+        "kubeflow",
+        "launcher",
+        "leftovers",
+        "lepton",
+        "local",
+        "ray",
+        "skypilot",
+        "skypilot_jobs",
+        "slurm",
+        "utils",
+    )
 
     def __getattr__(name):
         if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return _module(name)
         # One backend does not make the others be loaded.
         import nemo_run
 

@@ -11,11 +11,13 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
+from nemo_run._config import defaults
 from nemo_run._files import PRIVATE_FILE
+from nemo_run._values import like, literal
 from nemo_run.config import ConfigurableMixin, get_nemorun_home
 from nemo_run.core.execution.launcher import LAUNCHER_MAP, Launcher
 from nemo_run.core.packaging.base import Packager
-from nemo_run.exceptions import ConfigError
+from nemo_run.exceptions import ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
     from torchx.specs import Role
     from typing_extensions import Self
 
+    from nemo_run._order import RunIf
     from nemo_run.config import Config
     from nemo_run.core.execution.leftovers import Leftover
+    from nemo_run.core.tunnel.client import Tunnel
 
 
 NEW = {"new": True}
@@ -44,6 +48,8 @@ class Capabilities:
         retries: the backend starts a failed job again by itself.
         time_limit: the backend ends a job after the time that the executor states.
         log_times: lines of a log can be chosen by when they were written.
+        shell_values: the job's shell fills in variables and commands in what the user wrote for
+            ``env_vars``, ``Script.env`` and ``Script.args``.
         rendezvous: how the nodes of a job find each other: by what a launcher is told, by
             ``MASTER_ADDR``, ``MASTER_PORT`` and ``NODE_RANK`` in the job's environment, or by what
             the platform tells a launcher itself.
@@ -59,6 +65,7 @@ class Capabilities:
     retries: bool = False
     time_limit: bool = False
     log_times: bool = True
+    shell_values: bool = False
     rendezvous: Literal["arguments", "variables", "platform"] = "arguments"
     poll_s: tuple[float, float] = (2.0, 60.0)
     batch: int = 1
@@ -93,7 +100,8 @@ class ExecutorMacros(ConfigurableMixin):
     def apply(self, role: Role) -> Role:
         """Return a copy of ``role`` with every argument and value that has a placeholder filled in.
 
-        Others stay as they are, so that a ``$$`` of the user's own arrives as it was written.
+        Others, and what is a `literal`, stay as they are, so that a ``$$`` of the user's own
+        arrives as it was written.
         """
         role = copy.deepcopy(role)
         role.args = [self._filled(arg) for arg in role.args]
@@ -102,7 +110,9 @@ class ExecutorMacros(ConfigurableMixin):
 
     def _filled(self, text: str) -> str:
         ours = any(f"${{{item.name}}}" in text for item in dataclasses.fields(self))
-        return self.substitute(text) if ours else text
+        if not ours or isinstance(text, literal):
+            return text
+        return like(text, self.substitute(text))
 
     def substitute(self, arg: str) -> str:
         """Return ``arg`` with our placeholders filled in; others stay, and ``$$`` becomes ``$``."""
@@ -122,8 +132,8 @@ class Executor(ConfigurableMixin):
     """Where a task runs and what to ask for there.
 
     An executor is a value: it can be printed, compared, copied and stored, and using it does not
-    change it. An experiment works on copies of its own, which it tells by `assign` where their
-    job lives.
+    change it, but that `get_launcher` puts an object in place of a word. An experiment works on
+    copies of its own, which it tells by `assign` where their job lives.
 
     A new executor is one file: a subclass that names its torchx scheduler in ``SCHEDULER``, the
     scheduler, and an entry point of the group ``torchx.schedulers``.
@@ -138,6 +148,12 @@ class Executor(ConfigurableMixin):
 
     SCHEDULER: ClassVar[str] = ""
     CAPABILITIES: ClassVar[Capabilities] = Capabilities()
+    # Such as the name of the job, which `assign` sets, and settings that plugins make.
+    _keeps_what_is_set_later: ClassVar[bool] = True
+    _UNSAID: ClassVar[frozenset[str]] = frozenset()
+    """Settings that are not told to the backend where they are None."""
+    _SEEN_AS: ClassVar[str] = ""
+    """What the job sees its directory as, where that is not ``job_dir``."""
 
     packager: Packager = field(default_factory=Packager)
     launcher: Launcher | str | None = None
@@ -148,6 +164,13 @@ class Executor(ConfigurableMixin):
     job_dir: str = ""
     experiment_dir: str = field(init=False, default="")
     _launcher_setup: bool = field(init=False, default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.fill_in_defaults()
+
+    def fill_in_defaults(self) -> None:
+        """Put their defaults in place of None into settings that cannot be None."""
+        defaults.fill_in(self, self._UNSAID)
 
     @classmethod
     def merge(cls, executors: Sequence[Self], num_tasks: int) -> Self:
@@ -175,33 +198,37 @@ class Executor(ConfigurableMixin):
         return config
 
     def get_launcher(self) -> Launcher:
-        """Return the launcher as an object: a word looked up, a plain one for None.
+        """Return the launcher that is used: what is set on it counts.
+
+        A word is looked up, and None is a plain launcher; from then on it is the executor's.
 
         Raises:
             ConfigError: there is no launcher of that name.
         """
-        if self.launcher is None:
-            return Launcher()
-        if isinstance(self.launcher, Launcher):
-            return self.launcher
-        if not isinstance(self.launcher, str):
-            raise ConfigError(
-                f"A launcher is a Launcher or the name of one, not {self.launcher!r}."
-            )
-        if self.launcher not in LAUNCHER_MAP:
-            import difflib
+        self.launcher = _as_launcher(self.launcher)
+        return self.launcher
 
-            close = difflib.get_close_matches(self.launcher, LAUNCHER_MAP, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise ConfigError(
-                f"There is no launcher {self.launcher!r}.{hint} "
-                f"Known: {', '.join(sorted(LAUNCHER_MAP))}."
-            )
-        return LAUNCHER_MAP[self.launcher]()
+    def launcher_in_use(self) -> Launcher:
+        """Return what `get_launcher` returns, and leave the executor as it is: for planning."""
+        before = self.launcher
+        try:
+            return self.get_launcher()
+        finally:
+            self.launcher = before
+
+    def _launcher_is(self, *kinds: type[Launcher]) -> bool:
+        """Tell of what kind the launcher is, or would be; a word stays one."""
+        return isinstance(_as_launcher(self.launcher), kinds)
 
     def assign(self, exp_id: str, exp_dir: str, task_id: str, task_dir: str) -> None:
         """Tell this executor, a copy of the user's, which job it belongs to."""
         raise NotImplementedError(f"{type(self).__name__} does not say where its jobs live.")
+
+    def _belong_to(self, exp_id: str, exp_dir: str, task_dir: str) -> None:
+        """Do what every executor does in `assign`."""
+        self.experiment_id = exp_id
+        self.experiment_dir = exp_dir
+        self.job_dir = str(Path(exp_dir) / task_dir)
 
     def nnodes(self) -> int:
         """Return the number of nodes asked for."""
@@ -221,10 +248,10 @@ class Executor(ConfigurableMixin):
 
     def get_launcher_prefix(self) -> list[str] | None:
         """Return the profiler's arguments, its folder made, or None where profiling is off."""
-        launcher = self.get_launcher()
+        launcher = self.launcher_in_use()
         if launcher.nsys_profile:
             (Path(self.job_dir) / launcher.nsys_folder).mkdir(parents=True, exist_ok=True)
-        return launcher.get_nsys_prefix(profile_dir=self.job_dir)
+        return launcher.get_nsys_prefix(profile_dir=self._SEEN_AS or self.job_dir)
 
     def get_nsys_entrypoint(self) -> tuple[str, str]:
         """Return the profiler's program, and an argument to put last (empty for none)."""
@@ -244,16 +271,30 @@ class Executor(ConfigurableMixin):
             path = f"{self.job_dir}/configs/{name}"
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-            with os.fdopen(os.open(path, flags, PRIVATE_FILE), "w", encoding="utf-8") as file:
-                file.write(content)
-            paths.append(path)
+            with os.fdopen(os.open(path, flags, PRIVATE_FILE), "wb") as file:
+                # A script may be in another encoding; its bytes arrive as they are.
+                file.write(content.encode("utf-8", "surrogateescape"))
+            paths.append(f"{self._SEEN_AS or self.job_dir}/configs/{name}")
         return paths
+
+    def implied_run_if(self) -> RunIf | None:
+        """Return when a job with dependencies runs, where a setting of the executor says it."""
+        return None
 
     def held_back(self, before: Sequence[tuple[Executor, str]], run_if: str) -> Executor | None:
         """Return a copy that lets jobs, with their handles, end first; None if we have to wait.
 
         See the capability ``dependencies``.
         """
+        return None
+
+    def queues(self) -> bool:
+        """Tell whether jobs wait in line on this machine, and are launched in the order added."""
+        return False
+
+    @property
+    def way(self) -> Tunnel | None:
+        """The tunnel that the job, its code and its logs go through, where there is one."""
         return None
 
     @property
@@ -278,12 +319,14 @@ class Executor(ConfigurableMixin):
 
         Raises:
             PackagingError: the code could not be collected.
+            ConfigError: the executor belongs to no job.
         """
-        from nemo_run.core.packaging._staging import extract, stage
+        from nemo_run.core.packaging._staging import check_assigned, extract, stage
 
+        check_assigned(self.job_dir)
         code = Path(self.job_dir) / "code"
         code.mkdir(parents=True, exist_ok=True)
-        launcher = self.get_launcher()
+        launcher = self.launcher_in_use()
         if launcher.nsys_profile:
             (Path(self.job_dir) / launcher.nsys_folder).mkdir(parents=True, exist_ok=True)
         staged = stage(packager, self.job_dir, job_name)
@@ -293,15 +336,41 @@ class Executor(ConfigurableMixin):
     def get_ready(self) -> None:
         """Do what takes time before the first job, such as to connect, while jobs are planned.
 
-        Trouble need not be told: whoever launches meets it again. Nobody may be asked anything.
+        Trouble need not be told: the launch meets it again. The user must not be asked anything.
         """
 
     def cleanup(self, handle: str) -> None:
-        """Remove what an ended job left at its backend."""
+        """Remove what an ended job left at its backend.
+
+        Called by the experiment that waited for the job; for one that was detached, by nothing.
+        """
+
+    @property
+    def _tidies_itself(self) -> bool:
+        """Whether `cleanup` is only for asking by hand."""
+        return False
 
     def leftovers(self, handle: str) -> Iterable[Leftover]:
-        """Return what an ended job still has at its backend; asks nobody."""
+        """Return what an ended job still has at its backend, without asking it."""
         return ()
+
+
+def _as_launcher(given: Any) -> Launcher:
+    if given is None:
+        return Launcher()
+    if isinstance(given, Launcher):
+        return given
+    if not isinstance(given, str):
+        raise ConfigError(f"A launcher is a Launcher or the name of one, not {given!r}.")
+    if given not in LAUNCHER_MAP:
+        import difflib
+
+        close = difflib.get_close_matches(given, LAUNCHER_MAP, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise UnknownNameError(
+            f"There is no launcher {given!r}.{hint} Known: {', '.join(sorted(LAUNCHER_MAP))}."
+        )
+    return LAUNCHER_MAP[given]()
 
 
 def import_executor(

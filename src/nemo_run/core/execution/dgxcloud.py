@@ -11,10 +11,11 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nemo_run._credentials import CredentialStore, is_reference, mask_environment, secret
+from nemo_run._backends.kubernetes import script as kubernetes_script
+from nemo_run._backends.kubernetes.script import RUNDIR
+from nemo_run._credentials import CredentialStore, is_reference, secret
+from nemo_run._secrets.masking import mask_environment
 from nemo_run.config import get_nemorun_home
-from nemo_run.core.execution import _runai_script
-from nemo_run.core.execution._runai_script import RUNDIR
 from nemo_run.core.execution.base import Capabilities, Executor
 from nemo_run.core.execution.launcher import FaultTolerance, Launcher
 from nemo_run.exceptions import BackendError, ConfigError, UnsupportedError
@@ -22,7 +23,7 @@ from nemo_run.exceptions import BackendError, ConfigError, UnsupportedError
 if TYPE_CHECKING:
     import requests
 
-    from nemo_run._clients.runai import Kind, RunAI
+    from nemo_run._backends.runai.client import Kind, RunAI
     from nemo_run.config import Config
     from nemo_run.core.execution.checks import Finding
     from nemo_run.core.execution.leftovers import Leftover
@@ -59,7 +60,7 @@ class DGXCloudState(Enum):
         except ValueError:
             if phase and phase not in _strange:
                 _strange.add(phase)
-                logger.warning("Run:ai has a phase %r that is not known here", phase)
+                logger.warning("Run:ai reported the unknown phase %r", phase)
             return cls.UNKNOWN
 
 
@@ -84,6 +85,7 @@ class DGXCloudExecutor(Executor):
     """
 
     SCHEDULER: ClassVar[str] = "dgx_cloud"
+    _SEEN_AS: ClassVar[str] = RUNDIR
     CAPABILITIES: ClassVar[Capabilities] = Capabilities(
         detach=True, groups=True, retries=True, rendezvous="platform"
     )
@@ -113,9 +115,7 @@ class DGXCloudExecutor(Executor):
         Raises:
             ConfigError: no volume of ``pvcs`` holds ``pvc_nemo_run_dir``.
         """
-        self.experiment_id = exp_id
-        self.experiment_dir = exp_dir
-        self.job_dir = str(Path(exp_dir) / task_dir)
+        self._belong_to(exp_id, exp_dir, task_dir)
         self.job_name = task_id
         self._check_volume()
         self.pvc_job_dir = ""
@@ -128,7 +128,7 @@ class DGXCloudExecutor(Executor):
         Raises:
             ConfigError: it was never told which job it belongs to.
         """
-        # An executor that was stored has lost what its constructor does not take.
+        # A copy that was built from a config has no more than its constructor takes.
         return self.pvc_job_dir or str(PurePosixPath(self.pvc_nemo_run_dir) / self._below_home())
 
     def _below_home(self) -> PurePosixPath:
@@ -181,14 +181,14 @@ class DGXCloudExecutor(Executor):
 
     def diagnose(self) -> Iterator[Finding]:
         """Yield whether Run:ai knows us and the project, and whether the cluster lets us in."""
-        from nemo_run.core.execution._runai_checks import diagnose
+        from nemo_run._backends.runai.checks import diagnose
 
         return diagnose(self)
 
     def leftovers(self, handle: str) -> Iterator[Leftover]:
         """Yield the workload, which Run:ai keeps for ever; files stay on the volume."""
-        from nemo_run._records import JobStore
-        from nemo_run.core.execution._runai_site import Site
+        from nemo_run._backends.runai.site import Site
+        from nemo_run._jobs.store import JobStore
         from nemo_run.core.execution.leftovers import Leftover, app_id_of
 
         record = JobStore().find(app_id_of(handle), self.SCHEDULER)
@@ -204,14 +204,6 @@ class DGXCloudExecutor(Executor):
 
     def nproc_per_node(self) -> int:
         return self.gpus_per_node or self.nprocs_per_node or 1
-
-    def get_launcher_prefix(self) -> list[str] | None:
-        super().get_launcher_prefix()
-        return self.get_launcher().get_nsys_prefix(profile_dir=RUNDIR)
-
-    def package_configs(self, *cfgs: tuple[str, str]) -> list[str]:
-        super().package_configs(*cfgs)
-        return [f"{RUNDIR}/configs/{name}" for name, _ in cfgs]
 
     def to_config(self) -> Config[Any]:
         """Return a config that can be stored: a literal secret is kept in ``credentials.json``."""
@@ -232,7 +224,7 @@ class DGXCloudExecutor(Executor):
         return headers | ({"Authorization": f"Bearer {token}"} if token else {})
 
     def _client(self) -> RunAI:
-        from nemo_run.core.execution._runai_site import connect
+        from nemo_run._backends.runai.site import connect
 
         return connect(self.base_url, self.client_id, self.client_secret)
 
@@ -255,9 +247,9 @@ class DGXCloudExecutor(Executor):
         Raises:
             SubmitError: it was not created.
         """
-        from nemo_run.core.execution import _runai_calls
+        from nemo_run._backends.runai import calls
 
-        return _runai_calls.launch(self, name, cmd)
+        return calls.launch(self, name, cmd)
 
     def create_training_job(
         self, token: str, project_id: str, cluster_id: str, name: str
@@ -267,50 +259,57 @@ class DGXCloudExecutor(Executor):
         Raises:
             ConfigError: the token, an id or the number of nodes is not usable.
         """
-        from nemo_run.core.execution import _runai_calls
+        from nemo_run._backends.runai import calls
 
         if not (token and project_id and cluster_id):
             raise ConfigError("A token and the ids of project and cluster are needed.")
-        return _runai_calls.create_training_job(self, project_id, cluster_id, name)
+        return calls.create_training_job(self, project_id, cluster_id, name)
 
     def status(self, job_id: str) -> DGXCloudState | None:
-        """Return the phase of a workload, None where it cannot be had."""
+        """Return the phase of a workload by its id or name, None where it cannot be had."""
+        from nemo_run._backends.runai.calls import workload_id
+
         try:
-            return DGXCloudState.of(self._client().get(self._kind, job_id).phase)
+            found = self._client().get(self._kind, workload_id(self, job_id))
+            return DGXCloudState.of(found.phase)
         except BackendError as err:
             logger.warning("%s: %s", job_id, err)
             return None
 
     def cancel(self, job_id: str) -> None:
-        """Ask a workload to stop. The scheduler's cancel waits until it has."""
-        self._client().suspend(self._kind, job_id)
+        """Ask a workload to stop, by its id or name. The scheduler's cancel waits until it has."""
+        from nemo_run._backends.runai.calls import workload_id
+
+        self._client().suspend(self._kind, workload_id(self, job_id))
 
     def delete_workload(self, token: str, workload_id: str) -> requests.Response:
         """Remove a workspace and return the answer."""
-        return self._client().remove(f"/workloads/workspaces/{workload_id}")
+        from nemo_run._backends.runai import calls
+
+        return calls.delete_workspace(self, workload_id)
 
     def fetch_logs(
         self, job_id: str, stream: bool, stderr: bool | None = None, stdout: bool | None = None
     ) -> Iterable[str]:
         """Yield the lines of a workload's first pod; ``stderr`` and ``stdout`` have no effect."""
-        from nemo_run.core.execution import _runai_calls
+        from nemo_run._backends.runai import calls
 
-        return _runai_calls.fetch_logs(self, job_id, stream)
+        return calls.fetch_logs(self, job_id, stream)
 
     def copy_directory_data_command(self, local_dir_path: str, dest_path: str) -> str:
         """Return a shell command that makes a copy of a directory somewhere else.
 
         Its size is that of the directory; to move files, use `move_data`.
         """
-        from nemo_run.core.execution import _runai_calls
+        from nemo_run._backends.runai import calls
 
-        return _runai_calls.copy_directory_command(local_dir_path, dest_path)
+        return calls.copy_directory_command(local_dir_path, dest_path)
 
     def move_data(self, token: str, project_id: str, cluster_id: str, sleep: float = 10) -> None:
         """Copy the job directory to the volume. ``sleep`` has no effect."""
-        from nemo_run.core.execution import _runai_calls
+        from nemo_run._backends.runai import calls
 
-        _runai_calls.move_data(self)
+        calls.move_data(self)
 
     def deploy_script_to_pvc(
         self,
@@ -321,9 +320,9 @@ class DGXCloudExecutor(Executor):
         cluster_id: str | None = None,
     ) -> None:
         """Write a script to the volume, executable."""
-        from nemo_run.core.execution import _runai_calls
+        from nemo_run._backends.runai import calls
 
-        _runai_calls.deploy_script(self, script_content, dest_path)
+        calls.deploy_script(self, script_content, dest_path)
 
 
 @dataclass(kw_only=True)
@@ -346,7 +345,7 @@ class DGXCloudRequest:
         return self._render({**self.executor.env_vars, **self.extra_env})
 
     def _render(self, env: dict[str, str]) -> str:
-        return _runai_script.render(
+        return kubernetes_script.render(
             self.launch_cmd,
             name=" ".join(self.jobs),
             directory=self.executor.place,

@@ -7,26 +7,27 @@ import dataclasses
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from nemo_run._clients import docker as docker_client
-from nemo_run._clients.docker import (
+from nemo_run._backends.docker import client as docker_client
+from nemo_run._backends.docker import connection
+from nemo_run._backends.docker import settings as docker_settings
+from nemo_run._backends.docker.client import (
     LABEL_EXPERIMENT_ID,
     LABEL_ID,
     LABEL_NAME,
     Engine,
     NameTakenError,
 )
-from nemo_run._credentials import mask_environment
-from nemo_run._records import JobStore
+from nemo_run._backends.docker.files import JobFiles, seen_environment
+from nemo_run._backends.docker.index import add_to_index, index_path, read_index
+from nemo_run._backends.docker.network import NETWORK, ensure_network
+from nemo_run._backends.docker.settings import RUNDIR, WITHOUT_NAMES
+from nemo_run._jobs.store import JobStore
+from nemo_run._secrets.masking import mask_environment
 from nemo_run.config import ConfigurableMixin
-from nemo_run.core.execution import _docker_settings
-from nemo_run.core.execution._docker_files import JobFiles, seen_environment
-from nemo_run.core.execution._docker_index import add_to_index, index_path, read_index
-from nemo_run.core.execution._docker_network import NETWORK, ensure_network
-from nemo_run.core.execution._docker_settings import RUNDIR, WITHOUT_NAMES
 from nemo_run.core.execution.base import NEW, Capabilities, Executor
+from nemo_run.core.execution.devspaces import RunsDevSpaces
 from nemo_run.core.packaging.base import Packager
 from nemo_run.core.packaging.git import GitArchivePackager
 from nemo_run.exceptions import BackendError, ConfigError, SubmitError
@@ -69,11 +70,11 @@ def get_client() -> Any:
         BackendUnavailableError: no engine answers there.
         MissingDependencyError: the vendor's client is not installed.
     """
-    return docker_client.connect().client
+    return connection.connect().client
 
 
 @dataclass(kw_only=True)
-class DockerExecutor(Executor):
+class DockerExecutor(RunsDevSpaces, Executor):
     """Runs each task in a container of a Docker engine that sees this machine's files.
 
     The engine is the one that ``DOCKER_HOST`` or the current context of ``docker`` names. The job
@@ -96,6 +97,7 @@ class DockerExecutor(Executor):
     """
 
     SCHEDULER: ClassVar[str] = "docker_persistent"
+    _SEEN_AS: ClassVar[str] = RUNDIR
     CAPABILITIES: ClassVar[Capabilities] = Capabilities(
         detach=True, groups=True, merged_groups=True, retries=True, poll_s=(0.2, 2.0)
     )
@@ -137,9 +139,7 @@ class DockerExecutor(Executor):
         return main
 
     def assign(self, exp_id: str, exp_dir: str, task_id: str, task_dir: str) -> None:
-        self.experiment_id = exp_id
-        self.experiment_dir = exp_dir
-        self.job_dir = str(Path(exp_dir) / task_dir)
+        self._belong_to(exp_id, exp_dir, task_dir)
         self.job_name = task_id
 
     def nnodes(self) -> int:
@@ -147,16 +147,6 @@ class DockerExecutor(Executor):
 
     def nproc_per_node(self) -> int:
         return self.ntasks_per_node
-
-    def get_launcher_prefix(self) -> list[str] | None:
-        launcher = self.get_launcher()
-        if launcher.nsys_profile:
-            (Path(self.job_dir) / launcher.nsys_folder).mkdir(parents=True, exist_ok=True)
-        return launcher.get_nsys_prefix(profile_dir=RUNDIR)
-
-    def package_configs(self, *cfgs: tuple[str, str]) -> list[str]:
-        super().package_configs(*cfgs)
-        return [f"{RUNDIR}/configs/{name}" for name, _ in cfgs]
 
     def check(self) -> None:
         """Find what is wrong with the settings without asking the engine.
@@ -166,17 +156,22 @@ class DockerExecutor(Executor):
         """
         if not docker_client.is_installed():
             docker_client.docker_package()  # says what to install
-        _docker_settings.check(self)
+        docker_settings.check(self)
         if self.additional_kwargs:
             docker_client.check_settings(
-                _docker_settings.settings(self, "job", labels={}, environment={})
+                docker_settings.settings(self, "job", labels={}, environment={})
             )
 
     def diagnose(self) -> Iterator[Finding]:
         """Yield whether the engine answers and has what the settings name."""
-        from nemo_run.core.execution._docker_checks import diagnose
+        from nemo_run._backends.docker.checks import diagnose
 
         return diagnose(self)
+
+    @property
+    def _tidies_itself(self) -> bool:
+        # The scheduler removes containers, once what they printed is kept elsewhere.
+        return type(self).cleanup is DockerExecutor.cleanup
 
     def cleanup(self, handle: str) -> None:
         """Remove the containers of a job, ending what still runs in them."""
@@ -185,17 +180,18 @@ class DockerExecutor(Executor):
         job = app_id_of(handle)
         record = JobStore().find(job, self.SCHEDULER)
         ref = None if record is None else record.ref
-        engine = docker_client.connect("" if ref is None else ref.where.get("host", ""))
+        engine = connection.connect("" if ref is None else ref.where.get("host", ""))
         for container in engine.containers(job):
             engine.remove(container.id)
 
     def leftovers(self, handle: str) -> Iterator[Leftover]:
-        """Yield the containers, which are removed by who sees their end, and not before."""
+        """Yield the containers, which the process that sees their end removes, and not before."""
         from nemo_run.core.execution.leftovers import Leftover, app_id_of
 
         job = app_id_of(handle)
-        outcome = JobFiles.of(self.job_dir, job).read_outcome()
-        if job and not (outcome or {}).get("removed"):
+        files = JobFiles.of(self.job_dir, job)
+        outcome = files.read_outcome() or files.read_old_outcome() or {}
+        if job and not outcome.get("removed"):
             yield Leftover(f"containers of {job} in Docker", lambda: self.cleanup(handle))
 
 
@@ -250,7 +246,7 @@ class DockerContainer(ConfigurableMixin):
         visible = seen_environment(self.environment)
         name = f"{self.name}{suffix}"
         # It calls itself by a name that no other has, since the network knows it by that, too.
-        settings = _docker_settings.settings(executor, name, labels, visible)
+        settings = docker_settings.settings(executor, name, labels, visible)
         settings["network"] = executor.network
         if executor.network not in WITHOUT_NAMES and ":" not in executor.network:
             endpoint = engine.endpoint(links or {})
@@ -310,7 +306,7 @@ class DockerJobRequest(ConfigurableMixin):
         there = {c.member: c for c in engine.containers(self.id)}
         plain = all(c.name == c.member for c in there.values())
         suffixes = ["", f"-{self.id[-8:]}"] if plain else [f"-{self.id[-8:]}"]
-        names = _docker_settings.network_names([each.role or each.name for each in self.containers])
+        names = docker_settings.network_names([each.role or each.name for each in self.containers])
         for suffix in suffixes:
             links = {
                 f"{each.name}{suffix}": name
@@ -347,14 +343,16 @@ class DockerJobRequest(ConfigurableMixin):
     @staticmethod
     def load(app_id: str) -> DockerJobRequest | None:
         """Return the request of that index, or None where it has none for ``app_id``."""
-        from nemo_run._fiddle import fdl
-        from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
+        from nemo_run._config.fiddle import fdl
+        from nemo_run.core.serialization._decode import Stored
+        from nemo_run.core.serialization._parts import only_parts
 
         text = read_index().get(app_id)
         if not isinstance(text, str):
             return None
-        request: DockerJobRequest = fdl.build(ZlibJSONSerializer().deserialize(text))
-        return request
+        config = only_parts(Stored(text).root(), [])
+        request = None if config is None else fdl.build(config)
+        return request if isinstance(request, DockerJobRequest) else None
 
 
 def _remove(engine: Engine, ids: Any) -> None:

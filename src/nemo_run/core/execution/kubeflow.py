@@ -5,18 +5,20 @@ from __future__ import annotations
 import getpass
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nemo_run.core.execution.base import NEW, Capabilities, Executor, ExecutorMacros
+from nemo_run._backends.kubernetes.script import RUNDIR
+from nemo_run._extras import check_installed
+from nemo_run.core.execution.base import Capabilities, Executor, ExecutorMacros
 from nemo_run.core.packaging.base import Packager
-from nemo_run.exceptions import ConfigError, MissingDependencyError, UnsupportedError
+from nemo_run.exceptions import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
+    from nemo_run._backends.kubeflow.client import TrainJob
     from nemo_run.core.execution.checks import Finding
     from nemo_run.core.execution.leftovers import Leftover
 
@@ -36,26 +38,21 @@ class KubeflowJobState(Enum):
     UNKNOWN = "Unknown"
 
     @classmethod
-    def of(cls, job: Mapping[str, Any]) -> KubeflowJobState:
+    def of(cls, job: TrainJob) -> KubeflowJobState:
         """Return the state that a TrainJob shows.
 
         What failed may be started again: a job has failed when Kubeflow says so of the whole.
         """
-        status = job.get("status") or {}
-        conditions = {
-            str(item.get("type")): item.get("status") == "True"
-            for item in status.get("conditions") or ()
-        }
-        if conditions.get("Failed"):
+        conditions = {item.kind for item in job.conditions if item.holds}
+        if "Failed" in conditions:
             return cls.FAILED
-        if conditions.get("Complete"):
+        if "Complete" in conditions:
             return cls.SUCCEEDED
-        parts = status.get("jobsStatus") or []
-        if parts and all(part.get("succeeded") and not part.get("active") for part in parts):
+        if job.parts and all(part.succeeded and not part.active for part in job.parts):
             return cls.SUCCEEDED
-        if any(part.get(word) for part in parts for word in ("active", "ready", "failed")):
+        if any(part.active or part.ready or part.failed for part in job.parts):
             return cls.RUNNING
-        return cls.CREATED if not parts else cls.UNKNOWN
+        return cls.CREATED if not job.parts else cls.UNKNOWN
 
 
 @dataclass(kw_only=True)
@@ -86,6 +83,7 @@ class KubeflowExecutor(Executor):
     """
 
     SCHEDULER: ClassVar[str] = "kubeflow"
+    _SEEN_AS: ClassVar[str] = RUNDIR
     CAPABILITIES: ClassVar[Capabilities] = Capabilities(detach=True, groups=True, retries=True)
 
     runtime_ref: str = "torch-distributed"
@@ -119,14 +117,12 @@ class KubeflowExecutor(Executor):
     workdir_pvc_path: str = "/nemo_run"
     workdir_local_path: str | None = None
     train_job_basename: str | None = None
-    job_name: str = field(default="", metadata=NEW)
+    job_name: str = field(init=False, default="")
 
     # What an executor is.
 
     def assign(self, exp_id: str, exp_dir: str, task_id: str, task_dir: str) -> None:
-        self.experiment_id = exp_id
-        self.experiment_dir = exp_dir
-        self.job_dir = str(Path(exp_dir) / task_dir)
+        self._belong_to(exp_id, exp_dir, task_dir)
         self.job_name = task_id
 
     def nnodes(self) -> int:
@@ -162,12 +158,7 @@ class KubeflowExecutor(Executor):
         Raises:
             ConfigError: a setting is missing or wrong.
         """
-        if find_spec("kubernetes") is None:
-            raise MissingDependencyError(
-                "KubeflowExecutor needs the package 'kubernetes', which is not installed. "
-                "Install it with: pip install 'nemo_run[kubeflow]'",
-                extra="kubeflow",
-            )
+        check_installed("kubernetes", extra="kubeflow", needed_by="KubeflowExecutor")
         if not self.image and "image" not in self.container_kwargs:
             raise ConfigError("image is empty; it is never guessed. Name one that has bash.")
         for name in ("num_nodes", "nprocs_per_node", "gpus_per_node"):
@@ -224,33 +215,25 @@ class KubeflowExecutor(Executor):
 
     def diagnose(self) -> Iterator[Finding]:
         """Yield whether the cluster lets us in and has what the settings name."""
-        from nemo_run.core.execution._kubeflow_checks import diagnose
+        from nemo_run._backends.kubeflow.checks import diagnose
 
         return diagnose(self)
 
     def leftovers(self, handle: str) -> Iterator[Leftover]:
         """Yield the TrainJob, which the cluster keeps; files stay on the volume."""
-        from nemo_run.core.execution._kubeflow_jobs import leftovers
+        from nemo_run._backends.kubeflow.jobs import leftovers
 
         return leftovers(handle)
 
     def get_launcher_prefix(self) -> list[str] | None:
-        from nemo_run.core.execution._kubeflow_manifests import RUNDIR
-
         super().get_launcher_prefix()
-        return self.get_launcher().get_nsys_prefix(profile_dir=self.place or RUNDIR)
-
-    def package_configs(self, *cfgs: tuple[str, str]) -> list[str]:
-        from nemo_run.core.execution._kubeflow_manifests import RUNDIR
-
-        super().package_configs(*cfgs)
-        return [f"{RUNDIR}/configs/{name}" for name, _ in cfgs]
+        return self.launcher_in_use().get_nsys_prefix(profile_dir=self.place or self._SEEN_AS)
 
     def package(self, packager: Packager, job_name: str) -> None:
         """Collect the code that travels, and what is in ``workdir_local_path``."""
         super().package(packager, job_name)
         if self.workdir_local_path:
-            from nemo_run.core.execution._kubeflow_volume import merge
+            from nemo_run._backends.kubeflow.volume import merge
 
             merge(Path(self.workdir_local_path), Path(self.job_dir))
 
@@ -261,14 +244,14 @@ class KubeflowExecutor(Executor):
 
         Variables that sound secret refer to a secret of the same name as the job.
         """
-        from nemo_run.core.execution._kubeflow_manifests import job_body
+        from nemo_run._backends.kubeflow.manifests import job_body
 
         return job_body(self, name, command)
 
     def _trainjob_name(self, fallback: str = "") -> str:
         """Return a name for a new TrainJob, another one each time."""
-        from nemo_run._records import new_tag
-        from nemo_run.core.execution._kubeflow_manifests import trainjob_name
+        from nemo_run._backends.kubeflow.manifests import trainjob_name
+        from nemo_run._jobs.records import new_tag
 
         return trainjob_name(self.train_job_basename or fallback or "job", new_tag())
 
@@ -286,17 +269,15 @@ class KubeflowExecutor(Executor):
             SubmitError: it was not created.
             RuntimeError: with ``wait``, it did not start within ``timeout`` seconds.
         """
-        from nemo_run.core.execution import _kubeflow_calls
+        from nemo_run._backends.kubeflow import calls
 
-        return _kubeflow_calls.launch(
-            self, name, cmd, wait=wait, timeout_s=timeout, poll_s=poll_interval
-        )
+        return calls.launch(self, name, cmd, wait=wait, timeout_s=timeout, poll_s=poll_interval)
 
     def status(self, job_name: str) -> KubeflowJobState | None:
         """Return how a TrainJob is; None where that cannot be had."""
-        from nemo_run.core.execution import _kubeflow_calls
+        from nemo_run._backends.kubeflow import calls
 
-        return _kubeflow_calls.status(self, job_name)
+        return calls.status(self, job_name)
 
     def cancel(
         self, job_name: str, wait: bool = False, timeout: int = 300, poll_interval: int = 5
@@ -306,11 +287,9 @@ class KubeflowExecutor(Executor):
         Returns None where there is none, or without ``wait``; else whether it and its pods were
         gone within ``timeout`` seconds.
         """
-        from nemo_run.core.execution import _kubeflow_calls
+        from nemo_run._backends.kubeflow import calls
 
-        return _kubeflow_calls.cancel(
-            self, job_name, wait=wait, timeout_s=timeout, poll_s=poll_interval
-        )
+        return calls.cancel(self, job_name, wait=wait, timeout_s=timeout, poll_s=poll_interval)
 
     def fetch_logs(
         self, job_name: str, stream: bool = False, lines: int = 100, timeout: int = 60
@@ -322,15 +301,15 @@ class KubeflowExecutor(Executor):
         ``log-allranks_0.out`` of the job directory.
         ``timeout`` seconds are waited for the first pod.
         """
-        from nemo_run.core.execution import _kubeflow_calls
+        from nemo_run._backends.kubeflow import calls
 
-        return _kubeflow_calls.fetch_logs(self, job_name, stream, lines, timeout)
+        return calls.fetch_logs(self, job_name, stream, lines, timeout)
 
     def materialize_launch_script(self, cmd: list[str], max_retries: int = 0) -> str:
         """Write what a pod runs to ``launch.sh`` of the job directory, and return its path."""
-        from nemo_run.core.execution import _kubeflow_calls
+        from nemo_run._backends.kubeflow import calls
 
-        return _kubeflow_calls.materialize_launch_script(self, cmd, max_retries)
+        return calls.materialize_launch_script(self, cmd, max_retries)
 
     def copy_to_workspace(
         self, local_path: str, remote_path: str, label: str = "datamover"
@@ -339,24 +318,24 @@ class KubeflowExecutor(Executor):
 
         Does nothing without ``workdir_pvc``. ``label`` is in the name of the pod that does it.
         """
-        from nemo_run.core.execution import _kubeflow_calls
+        from nemo_run._backends.kubeflow import calls
 
-        _kubeflow_calls.copy_to_workspace(self, local_path, remote_path, label)
+        calls.copy_to_workspace(self, local_path, remote_path, label)
 
     def copy_from_workspace(
         self, remote_path: str, local_path: str, label: str = "datamover"
     ) -> None:
         """Copy what is in a directory of the work volume to one of this machine."""
-        from nemo_run.core.execution import _kubeflow_calls
+        from nemo_run._backends.kubeflow import calls
 
-        _kubeflow_calls.copy_from_workspace(self, remote_path, local_path, label)
+        calls.copy_from_workspace(self, remote_path, local_path, label)
 
     def pull_results(self, job_name: str, dest_dir: str | None = None) -> None:
         """Copy a job's directory on the work volume to ``dest_dir``, else to its job directory.
 
         Raises:
-            RuntimeError: nobody knows where to.
+            RuntimeError: ``dest_dir`` is not given, and no job directory is known.
         """
-        from nemo_run.core.execution import _kubeflow_calls
+        from nemo_run._backends.kubeflow import calls
 
-        _kubeflow_calls.pull_results(self, job_name, dest_dir)
+        calls.pull_results(self, job_name, dest_dir)

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from nemo_run import _shell
+from nemo_run._config import defaults
+from nemo_run._shell_quotes import put
+from nemo_run._values import expandable_environment
 from nemo_run.config import ConfigurableMixin, Script
 from nemo_run.exceptions import ConfigError
 
@@ -34,6 +37,9 @@ class Launcher(ConfigurableMixin):
         ]
     )
     nsys_gpu_metrics: bool = False
+
+    def __post_init__(self) -> None:
+        defaults.fill_in(self)
 
     def get_nsys_prefix(self, profile_dir: str) -> list[str] | None:
         """Return the profiler's arguments, or None where profiling is off."""
@@ -83,7 +89,8 @@ class FaultTolerance(Launcher):
 class SlurmTemplate(Launcher):
     """Puts the command into a Jinja template of a shell script, which runs instead.
 
-    ``command`` is the command line in it, and each of ``template_vars`` a variable more.
+    ``{{ command }}`` is the command line in it, also inside of quotes, as in ``bash -c '…'``; each
+    of ``template_vars`` is a variable more.
 
     Attributes:
         template_path: an absolute path, or the name of a template that comes with us.
@@ -95,6 +102,7 @@ class SlurmTemplate(Launcher):
     template_vars: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not (self.template_path or self.template_inline):
             raise ConfigError(
                 f"{type(self).__name__} needs a template: set template_path or template_inline."
@@ -114,16 +122,27 @@ class SlurmTemplate(Launcher):
         return (TEMPLATES / str(self.template_path)).read_text()
 
     def render_template(self, cmd: list[str]) -> str:
-        """Return the script that runs ``cmd``."""
+        """Return the script that runs ``cmd``.
+
+        Raises:
+            ConfigError: ``{{ command }}`` is inside of quotes that are inside of quotes, where
+                only plain words can be written.
+        """
         from nemo_run.core.execution.utils import render
 
-        return render(self.get_template_content(), {"command": self._line(cmd), **self._values()})
+        template, values, line = self.get_template_content(), self._values(), self._line(cmd)
+        script = render(template, {"command": line, **values})
+        mark = "nemo_run_command"
+        while mark in script:
+            mark += "_"
+        marked = render(template, {"command": mark, **values})
+        # A template that makes something else of the command knows what it does.
+        return put(marked, mark, line) if marked.replace(mark, line) == script else script
 
     def transform(self, cmd: list[str]) -> Script | None:
         return Script(inline=self.render_template(cmd))
 
     def _line(self, cmd: list[str]) -> str:
-        # Only our own variables are left to the shell, as in every other command.
         return _shell.render(cmd)
 
     def _values(self) -> dict[str, Any]:
@@ -136,9 +155,12 @@ class SlurmRay(SlurmTemplate):
 
     Attributes:
         gcs_server_port, dashboard_port, object_manager_port, node_manager_port: of Ray.
-        dashboard_agent_port, dashboard_agent_grpc_port, metrics_port: of Ray.
+        dashboard_agent_port, dashboard_agent_grpc_port, metrics_port: of Ray. Those with their
+            usual value are chosen for each job, so that clusters may share nodes: see the guide on
+            Ray. ``template_vars`` sets one to its usual value.
         display_nvidia_smi_output: show the GPUs of each node first.
-        head_setup: lines of bash that the first node runs when all nodes have joined.
+        head_setup: lines of bash that the first node runs when all nodes have joined; ports are
+            variables there, called like these settings in upper case: ``$GCS_SERVER_PORT``.
         head_init_wait_time: seconds between two looks at who has joined.
         worker_init_wait_time: seconds that the other nodes give the first one.
         env_vars: exported before Ray starts.
@@ -166,7 +188,11 @@ class SlurmRay(SlurmTemplate):
         known = {item.name for item in fields(SlurmTemplate)}
         own = {item.name: getattr(self, item.name) for item in fields(self)}
         values = {name: value for name, value in own.items() if name not in known}
-        exports = [_shell.export(name, value) for name, value in (self.env_vars or {}).items()]
+        for item in fields(self):
+            if item.name.endswith("_port") and values.get(item.name) == item.default:
+                values[item.name] = ""
+        env = expandable_environment(self.env_vars or {})
+        exports = [_shell.export(name, value) for name, value in env.items()]
         values["env_vars"] = "\n".join(exports)
         return {**values, **self.template_vars}
 

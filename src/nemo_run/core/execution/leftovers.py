@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Leftover:
-    """Something at a backend that nobody needs once its experiment is removed.
+    """Something at a backend that is not needed once its experiment is removed.
 
     Attributes:
         what: for people, such as ``directory /scratch/x on me@login``; equal ones are one thing.

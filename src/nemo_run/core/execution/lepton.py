@@ -10,13 +10,20 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nemo_run._credentials import mask_environment
+from nemo_run._backends.lepton import mover
+from nemo_run._backends.lepton.mover import TAG_LABEL, Patience
+from nemo_run._backends.lepton.script import (
+    MARK_LABEL,
+    RUNDIR,
+    job_name,
+    launch_script,
+)
+from nemo_run._backends.lepton.types import LeptonSettingError
 from nemo_run._files import read_whole, write_whole
-from nemo_run._records import new_tag
+from nemo_run._jobs.records import mark_nonce, new_tag
+from nemo_run._jobs.shown_text import show
+from nemo_run._secrets.masking import mask_environment
 from nemo_run.config import get_nemorun_home
-from nemo_run.core.execution import _lepton_mover
-from nemo_run.core.execution._lepton_mover import TAG_LABEL, Waiting
-from nemo_run.core.execution._lepton_script import RUNDIR, job_name, launch_script
 from nemo_run.core.execution.base import Capabilities, Executor
 from nemo_run.exceptions import (
     AuthenticationError,
@@ -27,7 +34,7 @@ from nemo_run.exceptions import (
 )
 
 if TYPE_CHECKING:
-    from nemo_run._clients.lepton import Job, Lepton
+    from nemo_run._backends.lepton.client import Job, Lepton
     from nemo_run.core.execution.checks import Finding
     from nemo_run.core.execution.leftovers import Leftover
 
@@ -64,6 +71,7 @@ class LeptonExecutor(Executor):
     """
 
     SCHEDULER: ClassVar[str] = "lepton"
+    _SEEN_AS: ClassVar[str] = RUNDIR
     CAPABILITIES: ClassVar[Capabilities] = Capabilities(
         detach=True, retries=True, rendezvous="variables", poll_s=(1.0, 30.0)
     )
@@ -91,9 +99,7 @@ class LeptonExecutor(Executor):
     queue_priority: str | None = None
 
     def assign(self, exp_id: str, exp_dir: str, task_id: str, task_dir: str) -> None:
-        self.experiment_id = exp_id
-        self.experiment_dir = exp_dir
-        self.job_dir = str(Path(exp_dir) / task_dir)
+        self._belong_to(exp_id, exp_dir, task_dir)
         self.job_name = task_id
         self.lepton_job_dir = ""
         self.lepton_job_dir = self.place
@@ -101,7 +107,7 @@ class LeptonExecutor(Executor):
     @property
     def place(self) -> str:
         """Where the job's files are on the storage."""
-        # An executor that was stored has lost what its constructor does not take.
+        # A copy that was built from a config has no more than its constructor takes.
         below = PurePosixPath(self.nemo_run_dir) / _below_home(self.job_dir)
         return self.lepton_job_dir or str(below)
 
@@ -111,18 +117,8 @@ class LeptonExecutor(Executor):
     def nproc_per_node(self) -> int:
         return self.gpus_per_node or self.nprocs_per_node or 1
 
-    def get_launcher_prefix(self) -> list[str] | None:
-        launcher = self.get_launcher()
-        if launcher.nsys_profile:
-            (Path(self.job_dir) / launcher.nsys_folder).mkdir(parents=True, exist_ok=True)
-        return launcher.get_nsys_prefix(profile_dir=RUNDIR)
-
-    def package_configs(self, *cfgs: tuple[str, str]) -> list[str]:
-        super().package_configs(*cfgs)
-        return [f"{RUNDIR}/configs/{name}" for name, _ in cfgs]
-
     def check(self) -> None:
-        """Find what is wrong with the settings without asking anybody.
+        """Find what is wrong with the settings without asking the workspace.
 
         Raises:
             ConfigError: says which setting.
@@ -136,7 +132,7 @@ class LeptonExecutor(Executor):
         for position, mount in enumerate(self.mounts):
             missing = [key for key in ("path", "mount_path") if not mount.get(key)]
             if missing:
-                raise ConfigError(
+                raise LeptonSettingError(
                     f"Mount {position} of the LeptonExecutor has no {' and no '.join(missing)}: "
                     f"{mount}. Give what to mount as 'path' and where as 'mount_path'."
                 )
@@ -151,7 +147,7 @@ class LeptonExecutor(Executor):
 
     def diagnose(self) -> Iterator[Finding]:
         """Yield whether the workspace lets us in and has what the settings name."""
-        from nemo_run.core.execution._lepton_checks import diagnose
+        from nemo_run._backends.lepton.checks import diagnose
 
         return diagnose(self)
 
@@ -220,15 +216,17 @@ class LeptonExecutor(Executor):
         plain = [name for name, shown in mask_environment(environment).items() if shown == "***"]
         if plain:
             logger.warning(
-                "%s: everyone in the workspace can read the value of %s in the job's description. "
+                "%s: all users of the workspace can read the value of %s in the job's description. "
                 "Make it a secret of the workspace and name that in secret_vars.",
                 job_id,
                 ", ".join(plain),
             )
         body = self._body(client, job_id, environment, tag)
-        self.write_launch_script(job_id, cmd)
+        nonce = mark_nonce(tag)
+        body["metadata"]["labels"][MARK_LABEL] = nonce
+        self.write_launch_script(job_id, cmd, nonce=nonce)
         try:
-            self._place_files(client, job_id, tag, body["spec"]["affinity"], Waiting())
+            self._place_files(client, job_id, tag, body["spec"]["affinity"], Patience())
             return client.create_job(job_id, body)
         except (SubmitError, AuthenticationError, BackendUnavailableError):
             raise
@@ -243,7 +241,7 @@ class LeptonExecutor(Executor):
     def _body(
         self, client: Lepton, job_id: str, environment: Mapping[str, str], tag: str
     ) -> dict[str, Any]:
-        from nemo_run._clients.lepton import check_spec
+        from nemo_run._backends.lepton.client import check_spec
 
         self.check()
         spec = self.job_spec(environment)
@@ -258,10 +256,10 @@ class LeptonExecutor(Executor):
         group = client.patiently(lambda: client.node_group(self.node_group))
         return {"allowed_dedicated_node_groups": [group]}
 
-    def write_launch_script(self, job_id: str, cmd: Sequence[str]) -> None:
+    def write_launch_script(self, job_id: str, cmd: Sequence[str], *, nonce: str = "") -> None:
         """Write what every node of the job runs into the job directory."""
         text = launch_script(
-            cmd, job_id=job_id, job_dir=self.place, before=self.pre_launch_commands
+            cmd, job_id=job_id, job_dir=self.place, before=self.pre_launch_commands, nonce=nonce
         )
         path, data = Path(self.job_dir) / LAUNCH_SCRIPT, text.encode("utf-8", "surrogateescape")
         if read_whole(path) != data:  # its time is a part of what is moved
@@ -273,7 +271,7 @@ class LeptonExecutor(Executor):
         job_id: str,
         tag: str,
         affinity: Mapping[str, Any] | None,
-        waiting: Waiting,
+        patience: Patience,
     ) -> None:
         archives = tuple(path.name for path in Path(self.job_dir).glob("*.tar.gz"))
         if self.launched_from_cluster:
@@ -282,19 +280,19 @@ class LeptonExecutor(Executor):
                 ignored = shutil.ignore_patterns(*archives)
                 shutil.copytree(self.job_dir, target, dirs_exist_ok=True, ignore=ignored)
             return
-        _lepton_mover.move(
+        mover.move(
             client,
-            _lepton_mover.pack(Path(self.job_dir), without=archives),
+            mover.pack(Path(self.job_dir), without=archives),
             self.place,
             job_id=job_id,
             tag=tag,
             spec={
-                "resource_shape": _lepton_mover.SHAPE,
+                "resource_shape": mover.SHAPE,
                 "mounts": [dict(mount) for mount in self.mounts],
                 "affinity": affinity,
                 "reservation_config": self._reservation(),
             },
-            waiting=waiting,
+            patience=patience,
         )
 
     # What scripts written for 0.12 may call.
@@ -313,8 +311,8 @@ class LeptonExecutor(Executor):
 
     def copy_directory_data_command(self, local_dir_path: str, dest_path: str) -> list[str]:
         """Return what a job runs to receive a directory; the files come in its environment."""
-        archive = _lepton_mover.pack(Path(local_dir_path))
-        return _lepton_mover.command(dest_path, _lepton_mover.sha256(archive))
+        archive = mover.pack(Path(local_dir_path))
+        return mover.command(dest_path, mover.sha256(archive))
 
     def move_data(
         self,
@@ -330,13 +328,13 @@ class LeptonExecutor(Executor):
             TimeoutError: it took longer than ``timeout`` seconds.
         """
         client = _client()
-        waiting = Waiting(timeout, poll_interval, unknowns_grace_period)
+        patience = Patience(timeout, poll_interval, unknowns_grace_period)
         name = Path(self.job_dir).name
-        self._place_files(client, name, new_tag(), self._affinity(client), waiting)
+        self._place_files(client, name, new_tag(), self._affinity(client), patience)
 
     def status(self, job_id: str) -> Any:
         """Return the state of a job as the vendor's ``LeptonJobState``."""
-        from nemo_run._clients.lepton import job_states
+        from nemo_run._backends.lepton.client import job_states
 
         job = _client().find_job(job_id)
         return job_states()["Unknown" if job is None else shown_state(job)]
@@ -354,10 +352,10 @@ class LeptonExecutor(Executor):
     @classmethod
     def logs(cls, app_id: str, fallback_path: str | None) -> None:
         """Print the log of a job's first replica, following it to the end of the job."""
-        from nemo_run.core.execution._lepton_logs import JobLog
+        from nemo_run._backends.lepton.logs import JobLog
 
         for text in JobLog(_client(), app_id.rpartition("___")[2], 0).follow():
-            sys.stdout.write(text)
+            show(text)
         sys.stdout.flush()
 
 
@@ -367,7 +365,7 @@ def shown_state(job: Job) -> str:
 
 
 def _client() -> Lepton:
-    from nemo_run._clients.lepton import Lepton
+    from nemo_run._backends.lepton.client import Lepton
 
     return Lepton()
 
@@ -386,3 +384,11 @@ def _merged(spec: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
         both = isinstance(old, dict) and isinstance(value, Mapping)
         merged[name] = _merged(old, value) if both and old is not None else value
     return merged
+
+
+def __getattr__(name: str) -> Any:
+    if name == "LeptonJobState":  # the vendor's, of whichever release is installed
+        from nemo_run._backends.lepton.types import job_states
+
+        return job_states()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

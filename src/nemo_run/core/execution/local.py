@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from nemo_run._replica import SlotRequest
+from nemo_run._backends.local.spec import SlotRequest
 from nemo_run.core.execution.base import NEW, Capabilities, Executor
 from nemo_run.core.execution.checks import Finding
+from nemo_run.core.execution.devspaces import RunsDevSpaces
 from nemo_run.core.execution.launcher import Torchrun
 from nemo_run.core.packaging.base import Packager
 from nemo_run.exceptions import ConfigError
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
-class LocalExecutor(Executor):
+class LocalExecutor(RunsDevSpaces, Executor):
     """Runs each task as a process of this machine, in the current directory.
 
     A job outlives the process that launched it. Python tasks use the interpreter that launched
@@ -57,9 +58,7 @@ class LocalExecutor(Executor):
     separate_streams: bool = field(default=False, metadata=NEW)
 
     def assign(self, exp_id: str, exp_dir: str, task_id: str, task_dir: str) -> None:
-        self.experiment_id = exp_id
-        self.experiment_dir = exp_dir
-        self.job_dir = str(Path(exp_dir) / task_dir)
+        self._belong_to(exp_id, exp_dir, task_dir)
 
     def nnodes(self) -> int:
         return self.nodes
@@ -94,6 +93,9 @@ class LocalExecutor(Executor):
             wanted.append(SlotRequest.jobs(self.jobs_at_a_time))
         return tuple(wanted)
 
+    def queues(self) -> bool:
+        return bool(self.gpus) or self.jobs_at_a_time is not None
+
     def diagnose(self) -> Iterator[Finding]:
         """Yield whether this machine has what is asked for."""
         try:
@@ -102,7 +104,7 @@ class LocalExecutor(Executor):
             yield Finding("slots", "failed", str(err))
         else:
             yield Finding("slots", "ok", f"{self.gpus} GPUs asked for")
-        launcher = self.get_launcher()
+        launcher = self.launcher_in_use()
         if isinstance(launcher, Torchrun) and shutil.which("torchrun") is None:
             advice = "Install torch in the environment that launches."
             yield Finding("launcher", "failed", "torchrun is not on the PATH.", advice)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nemo_run._clients import skypilot as client
+from nemo_run._backends.skypilot import client, downloads, launches
+from nemo_run._backends.skypilot.sdk import BACKEND, sdk
+from nemo_run._backends.skypilot.task import SkypilotTask, log_directory, shown, task_name
 from nemo_run._files import write_whole
-from nemo_run.core.execution._skypilot_task import SkypilotTask, log_directory, shown, task_name
+from nemo_run._jobs.shown_text import show
 from nemo_run.core.execution.base import Capabilities, ExecutorMacros
 from nemo_run.core.packaging.base import Packager
 from nemo_run.exceptions import BackendError, ConfigError, JobNotFoundError
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from nemo_run.core.execution.leftovers import Leftover
 
 logger = logging.getLogger(__name__)
+
+_CLUSTER_NAME = re.compile(r"[A-Za-z]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
 
 
 def __getattr__(name: str) -> Any:
@@ -86,16 +91,16 @@ class SkypilotExecutor(SkypilotTask):
             job = find_job(cluster, job_name(task, last))
         except BackendError as err:
             logger.debug("%s: %s", app_id, err)
-            return client.sdk().ClusterStatus(state), None
+            return sdk().ClusterStatus(state), None
         details = {
             "job_id": job.id,
             "job_name": job.name,
-            "status": client.sdk().JobStatus(job.status),
+            "status": sdk().JobStatus(job.status),
             "log_path": job.log_path,
             "start_at": job.started_at,
             "end_at": job.ended_at,
         }
-        return client.sdk().ClusterStatus(state), details
+        return sdk().ClusterStatus(state), details
 
     @classmethod
     def cancel(cls, app_id: str) -> None:
@@ -114,11 +119,11 @@ class SkypilotExecutor(SkypilotTask):
         _, details = cls.status(app_id)
         ended = details is None or details["status"].is_terminal()
         if ended and kept is not None and kept.exists():
-            print(kept.read_text(errors="replace"), end="")
+            show(kept.read_text(errors="replace"))
             return
         cluster, _, job_id = cls.parse_app(app_id)
         for line in client.tail(cluster, job_id, follow=True):
-            print(line.text, end="")
+            show(line.text)
 
     def launch(
         self,
@@ -131,8 +136,8 @@ class SkypilotExecutor(SkypilotTask):
         if num_nodes is not None:
             task.num_nodes = num_nodes
         request = self.submit(task, cluster_name, dryrun=dryrun)
-        job_id, handle = client.answer(request, operation="launch")
-        return job_id, handle
+        given: tuple[int | None, Any] = launches.answer(request, operation="launch")
+        return given
 
     def submit(
         self, task: sky.task.Task, cluster_name: str | None = None, dryrun: bool = False
@@ -146,7 +151,7 @@ class SkypilotExecutor(SkypilotTask):
 
             text = yaml.safe_dump(shown(task), sort_keys=False)
             write_whole(Path(self.job_dir) / "skypilot_task.yml", text.encode())
-        return client.launch(
+        return launches.launch(
             task,
             cluster_name or self.cluster(),
             retry_until_up=self.retry_until_up,
@@ -159,9 +164,15 @@ class SkypilotExecutor(SkypilotTask):
         """Return the name of the cluster that jobs of this executor run on.
 
         Raises:
-            ConfigError: neither ``cluster_name`` nor an experiment gives it one.
+            ConfigError: neither ``cluster_name`` nor an experiment gives it one, or SkyPilot does
+                not take it.
         """
         if self.cluster_name:
+            if not _CLUSTER_NAME.fullmatch(self.cluster_name):
+                raise ConfigError(
+                    f"cluster_name={self.cluster_name!r} is no name that SkyPilot takes. Use "
+                    "letters, digits, '-', '_' and '.', with a letter first and no sign last."
+                )
             return self.cluster_name
         if not self.experiment_id:
             raise ConfigError(
@@ -174,7 +185,7 @@ class SkypilotExecutor(SkypilotTask):
         _, _, app_id = handle.partition("://")[2].partition("/")
         try:
             cluster, _, job_id = self.parse_app(app_id)
-            client.download(cluster, job_id, log_directory(self.job_dir, app_id))
+            downloads.download(cluster, job_id, log_directory(self.job_dir, app_id))
         except (JobNotFoundError, ConfigError) as err:
             logger.debug("%s: no logs to copy: %s", app_id, err)
 
@@ -203,7 +214,7 @@ def take_down(cluster: str) -> None:
         raise BackendError(
             f"Cluster {cluster} is left up: jobs run on it, or are about to. Cancel them, or wait "
             f"for their end, and try again; sky queue {cluster} lists them.",
-            backend=client.BACKEND,
+            backend=BACKEND,
             operation="take down the cluster",
         )
     client.down(cluster)
@@ -250,5 +261,5 @@ def find_job(cluster: str, name: str) -> client.SkyJob:
         if name in (job.name, str(job.id)):
             return job
     raise JobNotFoundError(
-        f"Cluster {cluster} has no job {name}.", backend=client.BACKEND, operation="queue"
+        f"Cluster {cluster} has no job {name}.", backend=BACKEND, operation="queue"
     )

@@ -8,8 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nemo_run._clients import skypilot as client
-from nemo_run.core.execution._skypilot_task import SkypilotTask, log_directory
+from nemo_run._backends.skypilot import client, downloads, launches
+from nemo_run._backends.skypilot.sdk import BACKEND
+from nemo_run._backends.skypilot.task import SkypilotTask, log_directory
+from nemo_run._jobs.shown_text import show
 from nemo_run.core.execution.base import Capabilities
 from nemo_run.exceptions import ConfigError, JobNotFoundError
 
@@ -73,11 +75,11 @@ class SkypilotJobsExecutor(SkypilotTask):
         details = cls.status(app_id)
         ended = details is None or details["status"].is_terminal()
         if ended and kept is not None and kept.exists():
-            print(kept.read_text(errors="replace"), end="")
+            show(kept.read_text(errors="replace"))
             return
         _, _, job_id = cls.parse_app(app_id)
         for line in client.tail_managed(job_id, follow=True):
-            print(line.text, end="")
+            show(line.text)
 
     def launch(
         self, task: sky.task.Task, num_nodes: int | None = None
@@ -85,13 +87,14 @@ class SkypilotJobsExecutor(SkypilotTask):
         """Launch a task and wait until SkyPilot manages it; return the job's number."""
         if num_nodes is not None:
             task.num_nodes = num_nodes
-        job_ids, handle = client.answer(self.submit(task), operation="launch")
+        given: Any = launches.answer(self.submit(task), operation="launch")
+        job_ids, handle = given
         # A list since 0.12.1; a pipeline of several tasks would have more than one.
         return (job_ids[0] if isinstance(job_ids, list) else job_ids), handle
 
     def submit(self, task: sky.task.Task) -> str:
         """Ask for a task and return the request's id, without waiting."""
-        return client.launch_managed(task, task.name)
+        return launches.launch_managed(task, task.name)
 
     def resources_config(self) -> dict[str, Any]:
         config = super().resources_config()
@@ -104,7 +107,7 @@ class SkypilotJobsExecutor(SkypilotTask):
         _, _, app_id = handle.partition("://")[2].partition("/")
         try:
             _, _, job_id = self.parse_app(app_id)
-            client.download_managed(job_id, log_directory(self.job_dir, app_id))
+            downloads.download_managed(job_id, log_directory(self.job_dir, app_id))
         except (JobNotFoundError, ConfigError) as err:
             logger.debug("%s: no logs to copy: %s", app_id, err)
 
@@ -141,5 +144,5 @@ def find_job(app_id: str) -> client.SkyJob:
     if found:
         return found[0]
     raise JobNotFoundError(
-        f"SkyPilot manages no job {task}-{last}.", backend=client.BACKEND, operation="queue"
+        f"SkyPilot manages no job {task}-{last}.", backend=BACKEND, operation="queue"
     )

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
-import functools
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nemo_run.config import RUNDIR_NAME
-from nemo_run.core.execution import _slurm_interactive
-from nemo_run.core.execution._slurm_batch import SlurmBatchRequest as SlurmBatchRequest
-from nemo_run.core.execution._slurm_batch import first_number
-from nemo_run.core.execution._slurm_containers import RUNDIR, Runtime, check_runtime
-from nemo_run.core.execution._slurm_directives import SBATCH_FLAGS, flag
+from nemo_run import _later
+from nemo_run._backends.slurm import batch, directives, places
+from nemo_run._backends.slurm import interactive as slurm_interactive
+from nemo_run._backends.slurm.batch import SlurmBatchRequest as SlurmBatchRequest
+from nemo_run._backends.slurm.batch import first_number
+from nemo_run._backends.slurm.containers import RUNDIR, Runtime, check_runtime
+from nemo_run._backends.slurm.directives import AFTER_SUCCESS, RUN_IF, SBATCH_FLAGS, flag
+from nemo_run._backends.slurm.log_paths import as_given, given_values
+from nemo_run._backends.slurm.script import fault_tolerance
+from nemo_run.config import Config
 from nemo_run.core.execution.base import NEW, Capabilities, Executor, ExecutorMacros
+from nemo_run.core.execution.devspaces import RunsDevSpaces
 from nemo_run.core.execution.launcher import (
     FaultTolerance,
     Launcher,
@@ -27,11 +29,13 @@ from nemo_run.core.execution.launcher import (
 from nemo_run.core.packaging.base import Packager
 from nemo_run.core.packaging.git import GitArchivePackager
 from nemo_run.core.tunnel.client import LocalTunnel, SSHTunnel
+from nemo_run.core.tunnel.client import PackagingJob as PackagingJob
 from nemo_run.exceptions import ConfigError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from nemo_run._order import RunIf
     from nemo_run.core.execution.checks import Finding
     from nemo_run.core.execution.leftovers import Leftover
 
@@ -89,12 +93,18 @@ class SlurmJobDetails:
             )
         return Path(self.folder)
 
+    def __eq__(self, other: object) -> bool:
+        # What planning has filled in does not make an executor another one.
+        if not isinstance(other, SlurmJobDetails) or type(other) is not type(self):
+            return NotImplemented
+        return given_values(self) == given_values(other)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.folder})"
 
 
 @dataclass(kw_only=True)
-class SlurmExecutor(Executor):
+class SlurmExecutor(slurm_interactive.ByHand, RunsDevSpaces, Executor):
     """Submits each job with ``sbatch``; a group of tasks is one job with a step for each.
 
     Fields named like an option of ``sbatch`` are passed on to it, and ``additional_parameters``
@@ -114,7 +124,9 @@ class SlurmExecutor(Executor):
         setup_lines: lines of bash that run before the tasks.
         heterogeneous: each task of a group has nodes of its own kind.
         het_group_indices: which het group each task belongs to; tasks may share one.
-        dependencies, dependency_type: handles of jobs that Slurm lets end first, and how.
+        dependencies: handles of jobs that Slurm lets end first.
+        dependency_type: what is asked of them, and of those that a job of an experiment depends
+            on, in Slurm's words; any but the default wins over ``run_if``.
         wait_time_for_group_job: seconds between the starts of two tasks of a group.
         monitor_group_job: when a task of a group has ended, end the others
             ``monitor_group_job_wait_time`` seconds later.
@@ -125,6 +137,7 @@ class SlurmExecutor(Executor):
     """
 
     SCHEDULER: ClassVar[str] = "slurm_tunnel"
+    _SEEN_AS: ClassVar[str] = RUNDIR
     CAPABILITIES: ClassVar[Capabilities] = Capabilities(
         detach=True,
         dependencies=True,
@@ -132,6 +145,7 @@ class SlurmExecutor(Executor):
         merged_groups=True,
         retries=True,
         time_limit=True,
+        shell_values=True,
         poll_s=(0.25, 60.0),
         batch=64,
     )
@@ -142,9 +156,11 @@ class SlurmExecutor(Executor):
     NODE_RANK_VAR: ClassVar[str] = "SLURM_NODEID"
     HET_GROUP_HOST_VAR: ClassVar[str] = "het_group_host"
 
+    _UNSAID: ClassVar[frozenset[str]] = frozenset(SBATCH_FLAGS)
+
     SBATCH_FLAGS: ClassVar[list[str]] = SBATCH_FLAGS
-    SRUN_ARGS: ClassVar[list[str]] = _slurm_interactive.SRUN_ARGS
-    ALLOC_ARGS: ClassVar[list[str]] = _slurm_interactive.ALLOC_ARGS
+    SRUN_ARGS: ClassVar[list[str]] = slurm_interactive.SRUN_ARGS
+    ALLOC_ARGS: ClassVar[list[str]] = slurm_interactive.ALLOC_ARGS
 
     @dataclass(kw_only=True)
     class ResourceRequest:
@@ -196,7 +212,7 @@ class SlurmExecutor(Executor):
     tunnel: SSHTunnel | LocalTunnel = field(default_factory=lambda: LocalTunnel(job_dir=""))
     packager: Packager = field(default_factory=GitArchivePackager)
     dependencies: list[str] = field(default_factory=list)
-    dependency_type: str = "afterok"
+    dependency_type: str = AFTER_SUCCESS
     torchrun_nproc_per_node: int | None = None
     wait_time_for_group_job: int = 30
     monitor_group_job: bool = True
@@ -216,6 +232,7 @@ class SlurmExecutor(Executor):
     run_as_group: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.wait_time_for_group_job = max(0, self.wait_time_for_group_job)
         check_runtime(self.container_runtime)
         given = (self.additional_parameters or {}).get("array")
@@ -230,41 +247,26 @@ class SlurmExecutor(Executor):
         Raises:
             ConfigError: their number does not fit, or the het groups do not.
         """
-        if len(executors) not in (1, num_tasks):
-            raise ConfigError(
-                f"{len(executors)} executors do not fit {num_tasks} tasks. "
-                "Give one for all, or one for each."
-            )
-        main = copy.deepcopy(executors[0])
-        main.run_as_group = True
-        if len(executors) == 1 and not main.heterogeneous:
-            main.resource_group = []
-            return main
-        members = list(executors) if len(executors) == num_tasks else [*executors] * num_tasks
-        indices = _checked_indices(main, num_tasks)
-        main.resource_group = [
-            executor._resource_request(None if indices is None else indices[position])
-            for position, executor in enumerate(members)
-        ]
-        return main
+        return batch.merged(executors, num_tasks)
 
-    def _resource_request(self, het_group_index: int | None) -> ResourceRequest:
-        names = {item.name for item in dataclasses.fields(self.ResourceRequest)}
-        values = {name: copy.deepcopy(getattr(self, name)) for name in names if hasattr(self, name)}
-        values["ntasks_per_node"] = self.tasks_per_node()
-        return self.ResourceRequest(**values, het_group_index=het_group_index)
+    def clone(self) -> Self:
+        own = super().clone()
+        own.job_details = as_given(own.job_details)
+        return own
+
+    def to_config(self) -> Config[Any]:
+        given = copy.copy(self)
+        given.job_details = as_given(self.job_details)
+        return super(SlurmExecutor, given).to_config()
 
     def info(self) -> str:
         return f"{super().info()} on {self.tunnel.key}"
 
     def assign(self, exp_id: str, exp_dir: str, task_id: str, task_dir: str) -> None:
-        self.tunnel = copy.deepcopy(self.tunnel)
-        if self.experiment_id:
-            self.tunnel.job_dir = _without(self.tunnel.job_dir, self.experiment_id)
-        self.tunnel._set_job_dir(exp_id)
-        self.experiment_id = exp_id
-        self.experiment_dir = exp_dir
-        self.job_dir = str(Path(exp_dir) / task_dir)
+        if isinstance(self.launcher, FaultTolerance):
+            fault_tolerance.leave_files(self.launcher, self.remote_dir, self.job_name)
+        self.tunnel = places.tunnel_for(self, exp_id)
+        self._belong_to(exp_id, exp_dir, task_dir)
         self.job_name = task_id
 
     @property
@@ -272,18 +274,24 @@ class SlurmExecutor(Executor):
         """Where the job lives on the cluster."""
         if not self.job_dir:
             return ""
-        return _inside(self.tunnel.job_dir, self.job_dir)
-
-    def package_configs(self, *cfgs: tuple[str, str]) -> list[str]:
-        super().package_configs(*cfgs)
-        return [f"{RUNDIR}/configs/{name}" for name, _ in cfgs]
+        return places.inside(self.tunnel.job_dir, self.job_dir)
 
     def package(self, packager: Packager, job_name: str) -> None:
         """Collect the code that travels; it is unpacked on the cluster, which keeps it by hash."""
         from nemo_run.core.packaging._staging import stage
 
-        if not self.linked_code:
-            stage(packager, self.job_dir, job_name)
+        code, linked = f"{self.remote_dir}/code", self.linked_code
+        if linked:
+            there = PackagingJob(symlink=True, src_path=linked, dst_path=code)
+        else:
+            travels = stage(packager, self.job_dir, job_name) is not None
+            there = PackagingJob(dst_path=code if travels else None)
+        key = get_packaging_job_key(self.experiment_id or "", Path(self.job_dir).name)
+        self.tunnel.packaging_jobs[key] = there
+
+    @property
+    def way(self) -> SSHTunnel | LocalTunnel:
+        return self.tunnel
 
     @property
     def linked_code(self) -> str | None:
@@ -324,55 +332,40 @@ class SlurmExecutor(Executor):
 
     @property
     def _starts_once_a_node(self) -> bool:
-        return isinstance(super().get_launcher(), (Torchrun, FaultTolerance))
+        return self._launcher_is(Torchrun, FaultTolerance)
 
     def get_launcher(self) -> Launcher:
+        """Return the launcher that is used; `FaultTolerance` has its files in the job directory."""
         launcher = super().get_launcher()
-        if not isinstance(launcher, FaultTolerance) or not self.job_dir:
-            return launcher
-        return dataclasses.replace(
-            launcher,
-            cfg_path=launcher.cfg_path or f"{self.remote_dir}/{self.job_name}_ft_cfg.yml",
-            finished_flag_file=launcher.finished_flag_file
-            or f"{RUNDIR}/{self.job_name}_finished_flag",
-            job_results_file=launcher.job_results_file
-            or f"{self.remote_dir}/{self.job_name}_job_results",
-        )
+        if isinstance(launcher, FaultTolerance):
+            fault_tolerance.use_files(launcher, self.remote_dir, self.job_name)
+        return launcher
 
     def get_launcher_prefix(self) -> list[str] | None:
-        launcher = self.get_launcher()
-        prefix = launcher.get_nsys_prefix(profile_dir=RUNDIR)
-        if prefix is None:
-            return None
-        (Path(self.job_dir) / launcher.nsys_folder).mkdir(parents=True, exist_ok=True)
-        return [*prefix, "$GPU_METRICS_FLAG"] if launcher.nsys_gpu_metrics else prefix
+        prefix = super().get_launcher_prefix()
+        if prefix is None or not self.launcher_in_use().nsys_gpu_metrics:
+            return prefix
+        return [*prefix, "$GPU_METRICS_FLAG"]
 
     def get_nsys_entrypoint(self) -> tuple[str, str]:
-        if not self.get_launcher().nsys_gpu_metrics:
+        if not self.launcher_in_use().nsys_gpu_metrics:
             return "nsys", ""
-        return _slurm_interactive.NSYS_WITH_GPU_METRICS, "'"
+        return slurm_interactive.NSYS_WITH_GPU_METRICS, "'"
 
     def supports_launcher_transform(self) -> bool:
-        return isinstance(self.get_launcher(), SlurmTemplate)
+        return self._launcher_is(SlurmTemplate)
 
     def get_ready(self) -> None:
-        """Connect to the cluster, where that asks nobody for a password or a code."""
+        """Connect to the cluster, where that needs no password or code."""
         if isinstance(self.tunnel, SSHTunnel):
             self.tunnel.connect_unasked()
 
+    def implied_run_if(self) -> RunIf | None:
+        """Return what ``dependency_type`` asks of the jobs before, unless it is the default."""
+        return None if self.dependency_type == AFTER_SUCCESS else RUN_IF.get(self.dependency_type)
+
     def held_back(self, before: Sequence[tuple[Executor, str]], run_if: str) -> Self | None:
-        kind = {"succeeded": "afterok", "ended": "afterany"}.get(run_if)
-        elsewhere = any(
-            not isinstance(executor, SlurmExecutor) or executor._cluster != self._cluster
-            for executor, _ in before
-        )
-        # Slurm's own words for several conditions cannot say what the user's may mean.
-        if kind is None or elsewhere or self.dependencies:
-            return None
-        held = copy.deepcopy(self)
-        held.dependencies = [handle for _, handle in before]
-        held.dependency_type = kind
-        return held
+        return directives.held_back(self, before, run_if)
 
     @property
     def _cluster(self) -> tuple[str, int | None]:
@@ -384,101 +377,21 @@ class SlurmExecutor(Executor):
 
     def diagnose(self) -> Iterator[Finding]:
         """Yield whether the cluster can be reached and would take a job like this."""
-        from nemo_run.core.execution._slurm_checks import diagnose
+        from nemo_run._backends.slurm.checks import diagnose
 
         return diagnose(self)
 
     def leftovers(self, handle: str) -> Iterator[Leftover]:
         """Yield the directory of the experiment on the cluster, where that is not the one here."""
-        from nemo_run.core.execution.leftovers import Leftover
-
-        directory = PurePosixPath(self.tunnel.job_dir)
-        id = self.experiment_id or ""
-        is_of_experiment = directory.parts[-2:] == (id.rpartition("_")[0] or id, id)
-        is_here = (
-            isinstance(self.tunnel, LocalTunnel) and Path(directory) == Path(self.job_dir).parent
-        )
-        if id and is_of_experiment and not is_here:
-            argv = ["rm", "-rf", "--", str(directory)]
-            where = self.tunnel.key.strip("@")
-            yield Leftover(f"directory {directory} on {where}", lambda: self.tunnel.run(argv))
-
-    # By hand, on a cluster.
-
-    @property
-    def local(self) -> LocalTunnel:
-        return LocalTunnel(job_dir="")
-
-    @property
-    def local_is_slurm(self) -> bool:
-        """Whether this machine has Slurm's commands."""
-        return _slurm_interactive.is_here()
-
-    @property
-    def slurm(self) -> SSHTunnel | LocalTunnel:
-        """The way to Slurm's commands, connected."""
-        if self.local_is_slurm:
-            return self.local
-        self.tunnel.connect()
-        return self.tunnel
-
-    def alloc(self, job_name: str = "interactive") -> None:
-        """Open a shell with nodes of our own."""
-        self.slurm.run(_slurm_interactive.salloc(self, job_name), pty=True, hide=False, warn=True)
-
-    def srun(
-        self,
-        cmd: str,
-        job_name: str = "interactive",
-        flags: list[str] | None = None,
-        env_vars: dict[str, str] | None = None,
-        arg_dict: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Run a command line on nodes of its own, and wait for it.
-
-        ``arg_dict`` wins over our own fields; ``kwargs`` go to the tunnel's ``run``.
-        """
-        line = _slurm_interactive.srun(self, cmd, job_name, flags, env_vars, arg_dict)
-        slurm = self.slurm
-        if env_vars:
-            line = _slurm_interactive.with_variables(slurm, env_vars, line)
-        return slurm.run(line, **{"pty": True, "hide": False, **kwargs})
-
-    def bash(self, job_name: str = "interactive") -> None:
-        """Open a shell on a node."""
-        self.srun("bash", job_name=job_name)
+        return places.leftovers(self)
 
 
-def in_place_of_rundir(text: str, directory: str | None) -> str:
-    """Return ``text`` with ``/nemo_run``, where a path starts with it, replaced."""
-    if directory is None:
-        return text
-    return _RUNDIR.sub(lambda _: directory, text)
+_LATER = {
+    "Context": "invoke.context",
+    "SlurmTunnelCallback": "nemo_run.devspace._attached",
+    "Tunnel": "nemo_run.core.tunnel.client",
+}
 
 
-_RUNDIR = re.compile(rf"(?<![\w./}}~-])/{RUNDIR_NAME}(?![\w-]|\.\w)")
-
-
-@functools.lru_cache(maxsize=1024)  # it is asked for dozens of times for each job
-def _inside(directory: str, job_dir: str) -> str:
-    return str(PurePosixPath(directory) / Path(job_dir).name)
-
-
-def _without(directory: str, experiment_id: str) -> str:
-    """Return the directory that an earlier experiment's was made below."""
-    title = experiment_id.rpartition("_")[0]
-    return directory.removesuffix(f"{title}/{experiment_id}").rstrip("/") or directory
-
-
-def _checked_indices(executor: SlurmExecutor, num_tasks: int) -> list[int] | None:
-    indices = executor.het_group_indices
-    if indices is None:
-        return None
-    if not executor.heterogeneous:
-        raise ConfigError("het_group_indices needs heterogeneous=True.")
-    if len(indices) != num_tasks:
-        raise ConfigError(f"het_group_indices={indices} does not fit {num_tasks} tasks.")
-    if indices != sorted(indices):
-        raise ConfigError(f"het_group_indices={indices} must not go down.")
-    return indices
+def __getattr__(name: str) -> Any:
+    return _later.find(__name__, name, _LATER)

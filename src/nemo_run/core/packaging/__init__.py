@@ -5,8 +5,9 @@ Names are resolved when they are first used: most launches need none of them.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from nemo_run._later import on_demand
 
 if TYPE_CHECKING:
     from nemo_run.core.packaging.base import Packager
@@ -33,14 +34,7 @@ _HOMES = {
 _MODULES = frozenset(_HOMES.values())
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = on_demand(__name__, *_MODULES, homes=_HOMES)
 
 
 def __dir__() -> list[str]:

@@ -57,7 +57,7 @@ class TarFile:
 
 @dataclass(frozen=True)
 class Foreign:
-    """What a packager of somebody else's makes, as a part."""
+    """What a packager of the user's makes, as a part."""
 
     packager: Packager
     path: Path

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, BinaryIO, Protocol, cast
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PIECE_BYTES = 256 * 1024
-# Nobody wants to see a bar that is gone before it can be read.
+# A bar that is gone before it can be read is not shown.
 _PATIENCE_S = 1.0
 _REPORT_S = 5.0
 _OLD_DAYS = 30
@@ -48,7 +48,8 @@ def deliver(staged: StagedCode, far: FarSide, directory: str, *, label: str = ""
 
     It is called ``<sha256>.tar.gz`` and has that name only once it is complete, so:
 
-    1. An archive that is there already, from whatever job, is not sent again.
+    1. An archive that is there already, from whatever job, is not sent again, if its bytes still
+       have its hash; else it is replaced.
     2. An attempt that broke off is continued where it ended.
     3. Several may deliver the same archive at once.
 
@@ -59,7 +60,7 @@ def deliver(staged: StagedCode, far: FarSide, directory: str, *, label: str = ""
         PackagingError: what arrived is not what was sent.
     """
     path = f"{directory.rstrip('/')}/{staged.sha256}.tar.gz"
-    # The last word: a shell may greet whoever comes in.
+    # The last word: a login shell may print a greeting.
     there = far.run(_what_is_there(directory, staged.sha256)).split()[-1]
     if there == "whole":
         return path
@@ -81,11 +82,13 @@ def deliver(staged: StagedCode, far: FarSide, directory: str, *, label: str = ""
 
 def _what_is_there(directory: str, sha256: str) -> str:
     """Return the command that says ``whole``, or how long the longest part is, and its name."""
-    path = render([f"{directory.rstrip('/')}/{sha256}.tar.gz"])
+    archive = f"{directory.rstrip('/')}/{sha256}.tar.gz"
+    path = render([archive])
     ours = ["-type", "f", "-name", f"{'[0-9a-f]' * 64}.tar.gz*", "!", "-name", f"{sha256}.*"]
     old = render(["find", directory, *ours, "-mtime", f"+{_OLD_DAYS}", "-exec", "rm", "{}", "+"])
     return (
         f"mkdir -p {render([directory])} || exit; {old} 2>/dev/null; "
+        f"{remove_unless_intact(archive)}; "
         f"if [ -f {path} ]; then echo whole; else size=0; name=; for part in {path}.*.part; do "
         '[ -f "$part" ] || continue; own=$(wc -c < "$part"); [ "$own" -gt "$size" ] || continue; '
         'size=$((own)); name=${part##*.tar.gz.}; done; echo "$size:$name"; fi'
@@ -95,28 +98,40 @@ def _what_is_there(directory: str, sha256: str) -> str:
 def _received(part: str, beginning: str, size_bytes: int) -> str:
     """Return the command that makes a part of its input, after what there was of another.
 
-    That one stays as it is: somebody may still be writing to it.
+    That one stays as it is: another process may still be writing to it.
     """
+    # Code is for its owner to read, like all else of a job.
     if not size_bytes:
-        return f"cat > {render([part])}"
+        return f"umask 077; cat > {render([part])}"
     first = render(["head", "-c", str(size_bytes), beginning])
-    return f"{{ {first}; cat; }} > {render([part])}"
+    return f"umask 077; {{ {first}; cat; }} > {render([part])}"
 
 
 def _settled(part: str, beginning: str, path: str, sha256: str) -> str:
     """Return the command that makes an archive of a part if it is whole, or else removes it.
 
-    Where there is an archive, no parts are needed any more, whoever writes to them.
+    Where there is an archive, no parts are needed any more.
     """
     begun, whole = render([part]), render([path])
     return (
         f"if [ ! -f {whole} ]; then "
-        f"sum=$( (sha256sum < {begun} || shasum -a 256 < {begun} || openssl dgst -sha256 -r "
-        f"< {begun}) 2>/dev/null | cut -c 1-64); "
-        f'if [ "$sum" = {sha256} ]; then mv {begun} {whole}; fi; fi; '
+        f'if [ "{_sum(begun)}" = {sha256} ]; then mv {begun} {whole}; fi; fi; '
         f"if [ -f {whole} ]; then rm -f {whole}.*.part; echo whole; "
         f"else rm -f {begun} {render([beginning])}; echo broken; fi"
     )
+
+
+def remove_unless_intact(archive: str) -> str:
+    """Return the command that removes an archive whose bytes do not have the hash in its name."""
+    path = render([archive])
+    sha256 = render([PurePosixPath(archive).name.removesuffix(".tar.gz")])
+    return f'[ ! -f {path} ] || [ "{_sum(path)}" = {sha256} ] || rm -f {path}'
+
+
+def _sum(path: str) -> str:
+    """Return shell text that stands for the hash of a file, by what there is to make one."""
+    ways = f"sha256sum < {path} || shasum -a 256 < {path} || openssl dgst -sha256 -r < {path}"
+    return f"$( ({ways}) 2>/dev/null | cut -c 1-64)"
 
 
 def upload(

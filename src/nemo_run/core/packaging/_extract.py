@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import shutil
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nemo_run.core.packaging._members import (
-    PROGRAM_MODE,
-    Kind,
-    Member,
-    checked_name,
-    leads_out,
-    listed,
-)
-from nemo_run.core.packaging._tar import PIECE_BYTES, tar_members
+from nemo_run.core.packaging._members import FILE_MODE, PROGRAM_MODE
+from nemo_run.core.packaging._unpack import unpack
 from nemo_run.exceptions import PackagingError
-
-log = logging.getLogger(__name__)
 
 
 def extract(archive: Path, target: Path) -> None:
@@ -38,63 +29,17 @@ def extract(archive: Path, target: Path) -> None:
     with _replacing(target) as directory:
         try:
             with archive.open("rb") as file:
-                _write(tar_members(file), directory)
+                unpack(file, directory, seekable=True, mode_of=_plain_mode, times=False)
         except OSError as err:
             raise PackagingError(f"{str(archive)!r} could not be unpacked: {err}.") from err
         except PackagingError as err:
             raise PackagingError(f"{str(archive)!r} could not be unpacked. {err}") from err
 
 
-def _write(members: Iterator[Member], directory: Path) -> None:
-    links: dict[str, str] = {}
-    for member in members:
-        name = checked_name(member.name)
-        path = directory / name
-        links.pop(name, None)
-        if member.kind is Kind.LINK:
-            links[name] = member.target
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if member.kind is Kind.DIRECTORY:
-            path.mkdir(exist_ok=True)
-            path.chmod(member.mode)
-        else:
-            _write_file(member, path)
-    # Last, so that nothing can have been written through one.
-    _make_links(links, directory)
-
-
-def _write_file(member: Member, path: Path) -> None:
-    # Of two of the same name the later stays, and does not write into what the first is.
-    path.unlink(missing_ok=True)
-    with path.open("xb") as file:
-        if isinstance(member.content, bytes):
-            file.write(member.content)
-        else:
-            with member.content.open() as content:
-                shutil.copyfileobj(content, file, PIECE_BYTES)
-    path.chmod(member.mode)
-
-
-def _make_links(links: dict[str, str], directory: Path) -> None:
-    refused = []
-    for name, target in links.items():
-        path = directory / name
-        if leads_out(name, target):
-            refused.append(name)
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        path.symlink_to(target)
-    # One link alone may look harmless, and lead out by way of another.
-    root = os.path.realpath(directory)
-    for name in links:
-        path = directory / name
-        if path.is_symlink() and not f"{os.path.realpath(path)}/".startswith(f"{root}/"):
-            path.unlink()
-            refused.append(name)
-    if refused:
-        log.warning("Not unpacked, since they lead out of the archive: %s.", listed(refused))
+def _plain_mode(info: tarfile.TarInfo) -> int:
+    private = not info.mode & 0o044
+    mode = PROGRAM_MODE if info.isdir() or info.mode & 0o100 else FILE_MODE
+    return mode & 0o700 if private else mode
 
 
 @contextmanager

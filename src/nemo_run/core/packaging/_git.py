@@ -32,7 +32,7 @@ _ITS_OWN = (
     "GIT_ICASE_PATHSPECS",
 )
 
-# It would download what is missing into the repository; see `_lfs`.
+# It would download what is missing into the repository; see `_gittree`.
 _WITHOUT_LFS = {
     "filter.lfs.smudge": "",
     "filter.lfs.clean": "",

@@ -1,4 +1,4 @@
-"""A commit as a part of an archive: what ``git archive`` makes of it."""
+"""A commit as a part of an archive, as ``git archive`` makes it, and what differs from it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,34 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from nemo_run.core.packaging import _lfs
-from nemo_run.core.packaging._git import Repository
-from nemo_run.core.packaging._members import Below, Member, Part, listed
+from nemo_run.core.packaging._git import Change, Repository
+from nemo_run.core.packaging._members import (
+    IN_MEMORY_BYTES,
+    Below,
+    Kind,
+    Large,
+    Member,
+    Part,
+    listed,
+)
 from nemo_run.core.packaging._tar import tar_members
 from nemo_run.exceptions import PackagingError
 
 log = logging.getLogger(__name__)
 
 _HARMLESS_FILTERS = {"", "cat"}
+
+# Git LFS stores these in place of large files, which are taken from the work tree.
+_LONGEST_POINTER = 1024
+_POINTER = re.compile(
+    rb"version https://git-lfs\.github\.com/spec/v1\n(?:.*\n)*?"
+    rb"oid sha256:(?P<sha256>[0-9a-f]{64})\nsize (?P<size>\d+)\n"
+)
 
 
 @dataclass
@@ -67,15 +82,15 @@ class GitTree:
             )
 
     def _whole(self, member: Member) -> Member:
-        if not _lfs.is_pointer(member):
+        if _pointer(member) is None:
             return member
-        content = _lfs.resolved(member, self.repository.top / member.name)
+        content = _resolved(member, self.repository.top / member.name)
         if content is None:
             self._pointers.append(member.name)
         return content or member
 
     def _filters(self) -> bool:
-        """Tell whether programs take part, whose results nobody can foresee."""
+        """Tell whether programs take part, whose results cannot be foreseen."""
         return any(
             name.startswith("filter.")
             and name.endswith((".smudge", ".process"))
@@ -128,3 +143,73 @@ def _text_of(path: Path) -> str:
         return path.read_text(errors="surrogateescape")
     except OSError:
         return ""
+
+
+def changes_of(repository: Repository) -> list[Change]:
+    """Return what differs from the last commit; a submodule that differs counts as one.
+
+    Without Git LFS, which we keep it from running, git takes a large file for a changed pointer.
+    """
+    changes = repository.changes()
+    large = repository.filtered((c.path for c in changes if not c.untracked), by="lfs")
+    return [c for c in changes if c.path not in large or not _is_committed(repository, c.path)]
+
+
+def file_by_file(repository: Repository, changes: Iterable[Change]) -> Iterator[Change]:
+    """Yield the changes within submodules in place of them.
+
+    A submodule is one itself where another commit is checked out than the one that is recorded.
+    """
+    for change in changes:
+        inner = Repository(repository.top / change.path)
+        if not is_submodule(repository, change):
+            yield change
+            continue
+        within = list(file_by_file(inner, changes_of(inner)))
+        if not within or inner.id_of("HEAD") != repository.id_of(f"HEAD:{change.path}"):
+            yield change
+        for each in within:
+            yield replace(each, path=f"{change.path}/{each.path}")
+
+
+def is_submodule(repository: Repository, change: Change) -> bool:
+    return not change.untracked and (repository.top / change.path / ".git").exists()
+
+
+def _is_committed(repository: Repository, name: str) -> bool:
+    """Tell whether a file is the one that a committed pointer stands for."""
+    pointer = Member(name, content=repository.content(f"HEAD:{name}"))
+    return _resolved(pointer, repository.top / name) is not None
+
+
+def _resolved(member: Member, path: Path) -> Member | None:
+    """Return a member with the content it points to, or None if the file at ``path`` is not that.
+
+    Since a pointer has the hash of the content, no program has to be run and nothing trusted.
+    """
+    pointer = _pointer(member)
+    if pointer is None or path.is_symlink() or not path.is_file():
+        return None
+    size_bytes = int(pointer["size"])
+    if path.stat().st_size != size_bytes:
+        return None
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1024 * 1024):
+            digest.update(piece)
+    if digest.hexdigest() != pointer["sha256"].decode():
+        return None
+    if size_bytes > IN_MEMORY_BYTES:
+        return replace(member, content=Large(size_bytes, lambda: path.open("rb")))
+    return replace(member, content=path.read_bytes())
+
+
+def _pointer(member: Member) -> re.Match[bytes] | None:
+    content = member.content
+    if (
+        member.kind is not Kind.FILE
+        or isinstance(content, Large)
+        or len(content) > _LONGEST_POINTER
+    ):
+        return None
+    return _POINTER.match(content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nemo_run._home import working_directory
 from nemo_run.core.packaging._archiving import collect
 from nemo_run.core.packaging._delivery import FarSide, deliver, upload
 from nemo_run.core.packaging._disk import DiskFiles, everything_below
@@ -12,10 +13,12 @@ from nemo_run.core.packaging._git import GitError, Repository
 from nemo_run.core.packaging._store import StagedCode, find, write
 from nemo_run.core.packaging.base import Packager
 from nemo_run.core.packaging.git import GitArchivePackager
+from nemo_run.exceptions import ConfigError
 
 __all__ = [
     "FarSide",
     "StagedCode",
+    "check_assigned",
     "deliver",
     "extract",
     "find",
@@ -32,14 +35,21 @@ def stage(packager: Packager, job_dir: str, job_name: str) -> StagedCode | None:
 
     Raises:
         PackagingError: something could not be collected.
-        ConfigError: a setting of the packager is wrong.
+        ConfigError: a setting of the packager is wrong, or there is no job to collect for.
     """
+    check_assigned(job_dir)
     return collect(packager, base_directory(packager), job_dir, job_name)
+
+
+def check_assigned(job_dir: str) -> None:
+    """Refuse to collect code for no job: it would go into the user's directory."""
+    if not job_dir:
+        raise ConfigError("This executor belongs to no job yet. Call assign(...) first.")
 
 
 def base_directory(packager: Packager) -> Path:
     """Return the directory a packager starts from: the current one, or for git the top of it."""
-    here = Path.cwd()
+    here = working_directory()
     if not isinstance(packager, GitArchivePackager):
         return here
     try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -19,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nemo_run._files import make_private_directory, read_whole, write_whole
+from nemo_run._files import make_private_directory, read_regular, read_whole, write_whole
 from nemo_run._home import get_nemorun_home
 from nemo_run.core.packaging._gzip import compressed
 from nemo_run.core.packaging._members import Part, merged
@@ -31,8 +32,9 @@ from nemo_run.package_info import __version__
 FORMAT = f"1 {__version__}"
 
 _SUFFIX = ".tar.gz"
+_HASH = re.compile(r"[0-9a-f]{64}")
 _ABANDONED_S = 24 * 3600
-# Nobody writes to an archive, not even through one of its other names.
+# An archive is never written to, not even through one of its other names.
 _MODE = 0o400
 
 
@@ -87,7 +89,7 @@ def keep(parts: Sequence[Part]) -> StagedCode:
 
 
 def adopt(archive: Path) -> StagedCode:
-    """Keep a copy of an archive that somebody else has made."""
+    """Keep a copy of an archive that was made elsewhere."""
     if kept := find(hash_of(archive)):
         return kept
     with _said_if_it_fails(archives()), _new_file() as file:
@@ -181,14 +183,12 @@ def _known(identity: str) -> StagedCode | None:
     if text is None:
         return None
     try:
-        sha256, size_bytes, mtime_ns = json.loads(text)
-        found = _path(sha256).stat()
-    except (ValueError, FileNotFoundError):
+        sha256 = json.loads(text)[0]
+    except (ValueError, LookupError, TypeError):
         return None
-    # Somebody may have written to it through the name that a job's directory has for it.
-    if (found.st_size, found.st_mtime_ns) != (size_bytes, mtime_ns):
-        return None
-    return StagedCode(_path(sha256), sha256, size_bytes)
+    # Read to its end: a job may have written to it through the name that its directory has for it,
+    # and have put size and time back.
+    return find(sha256) if isinstance(sha256, str) and _HASH.fullmatch(sha256) else None
 
 
 def _remember(identity: str, staged: StagedCode) -> None:
@@ -201,7 +201,7 @@ def _remember(identity: str, staged: StagedCode) -> None:
 def _forget_the_gone() -> None:
     for file in _files(archives() / "known"):
         with suppress(FileNotFoundError):
-            text = file.read_bytes()
+            text = read_regular(file)
             try:
                 gone = not _path(json.loads(text)[0]).exists()
             except ValueError:

@@ -34,7 +34,7 @@ _TYPES = {Kind.FILE: tarfile.REGTYPE, Kind.LINK: tarfile.SYMTYPE, Kind.DIRECTORY
 def tar_pieces(members: Iterable[Member]) -> Iterator[bytes]:
     """Yield the bytes of a tar file.
 
-    Owners are nobody's and times follow from content.
+    Owners are left out and times follow from content.
     """
     for member in members:
         yield _header(member)

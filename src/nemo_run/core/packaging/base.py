@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from nemo_run._config import defaults
 from nemo_run.config import ConfigurableMixin
 
 
@@ -22,6 +23,9 @@ class Packager(ConfigurableMixin):
 
     debug: bool = False
     symlink_from_remote_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        defaults.fill_in(self)
 
     def package(self, path: Path, job_dir: str, name: str) -> str | None:
         """Return the path of an archive of ``path``, or None where nothing has to travel."""

@@ -9,12 +9,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from nemo_run import _later
 from nemo_run.core.packaging import _disk, _tar
 from nemo_run.core.packaging._archiving import ArchivePackager, TarFile, clean_subpath
-from nemo_run.core.packaging._changes import changes_of, file_by_file, is_submodule
 from nemo_run.core.packaging._disk import DiskFiles
 from nemo_run.core.packaging._git import Change, Repository
-from nemo_run.core.packaging._gittree import GitTree, with_submodules
+from nemo_run.core.packaging._gittree import (
+    GitTree,
+    changes_of,
+    file_by_file,
+    is_submodule,
+    with_submodules,
+)
 from nemo_run.core.packaging._members import Part, listed, merged
 from nemo_run.exceptions import PackagingError, UncommittedChangesError
 
@@ -152,3 +158,7 @@ def _say_once(message: str) -> None:
     if message not in _said:
         _said.add(message)
         log.warning("%s", message)
+
+
+def __getattr__(name: str) -> Any:
+    return _later.find(__name__, name, {"Context": "invoke.context"})

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from nemo_run import _later
 from nemo_run.core.packaging._archiving import ArchivePackager, Foreign, is_ours
 from nemo_run.core.packaging._members import Below, Part
 from nemo_run.core.packaging.base import Packager
@@ -50,3 +52,7 @@ def _check(key: str) -> None:
             f"{key!r} cannot be the name of a sub-packager: it becomes that of a directory. Use "
             "one without slashes."
         )
+
+
+def __getattr__(name: str) -> Any:
+    return _later.find(__name__, name, {"Context": "invoke.context"})

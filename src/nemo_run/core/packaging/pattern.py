@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from nemo_run import _later
+from nemo_run._home import working_directory
 from nemo_run.core.packaging import _disk
 from nemo_run.core.packaging._archiving import ArchivePackager
 from nemo_run.core.packaging._disk import DiskFiles
@@ -32,6 +35,10 @@ class PatternPackager(ArchivePackager):
             self.include_pattern, self.relative_path, fields="include_pattern and relative_path"
         )
         return [
-            DiskFiles(_disk.found_by(pattern, relative_to, start=Path.cwd()))
+            DiskFiles(_disk.found_by(pattern, relative_to, start=working_directory()))
             for pattern, relative_to in patterns
         ]
+
+
+def __getattr__(name: str) -> Any:
+    return _later.find(__name__, name, {"Context": "invoke.context"})

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import logging
+import io
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-log = logging.getLogger(__name__)
+import nemo_run
+from nemo_run._callables import call
+
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
 
 
 def fdl_direct_run(
@@ -21,12 +26,13 @@ def fdl_direct_run(
     """
     texts = [_text(config) for config in (package_cfg, fdl_config) if config]
     _find_main(fdl_config, texts)
+    _find_workspace(fdl_config, texts)
     if package_cfg:
         _partial(texts[0])().setup()
     if fdl_dryrun:
         _show(texts[-1])
     else:
-        _partial(texts[-1])()
+        call(_partial(texts[-1]))
 
 
 def _partial(text: str) -> Any:
@@ -40,7 +46,7 @@ def _partial(text: str) -> Any:
 
 
 def _partial_with_fiddle(text: str) -> Any:
-    from nemo_run._fiddle import fdl
+    from nemo_run._config.fiddle import fdl
     from nemo_run.config import Partial
 
     task = _decoded(text)
@@ -56,7 +62,7 @@ def _decoded(text: str) -> Any:
 
 def _resolved(task: Any) -> Any:
     """Return what a lazy task means here, where its words are looked at for the first time."""
-    from nemo_run.cli._exit_codes import message_of
+    from nemo_run.cli.terminal.exit_codes import message_of
     from nemo_run.exceptions import ConfigError
 
     try:
@@ -85,26 +91,70 @@ def _path(config: str) -> Path | None:
 
 
 def _find_main(config: str, texts: Sequence[str]) -> None:
-    """Load the saved launching script where something in it is named."""
-    from nemo_run.run._main_module import merge_saved_main, names_main
+    """Make the saved launching script the main module where something in it is named."""
+    from nemo_run._experiments.main_in_job import become_main, forget_main
+    from nemo_run._experiments.main_module import names_main
 
     path = _path(config)
-    if path is None or not any(map(names_main, texts)):
-        return
-    try:
-        merge_saved_main(path.resolve().parents[2], replace=True)
-    except Exception:  # the task may not need what failed
-        log.warning("the saved launching script could not be loaded", exc_info=True)
+    forget_main()
+    if path is not None and any(map(names_main, texts)):
+        # Beside the task; earlier releases have it in the directory of the experiment only.
+        become_main([path.resolve().parent, *path.resolve().parents[2:3]])
+
+
+def _find_workspace(config: str, texts: Sequence[str]) -> None:
+    """Make the saved workspace file module ``workspace`` where something in it is named."""
+    from nemo_run._experiments import workspace_file
+
+    path = _path(config)
+    workspace_file.forget_workspace()
+    if path is not None and any(map(workspace_file.names_workspace, texts)):
+        workspace_file.become_workspace(path.resolve().parent)
+
+
+def _show_error(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Show an error that ends the job, from the first frame on that is the user's."""
+    import traceback
+
+    traceback.print_exception(kind, error, _without_ours(trace))
+
+
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    first = trace
+    while first is not None and _is_ours(first.tb_frame):
+        first = first.tb_next
+    return first or trace
+
+
+def _is_ours(frame: FrameType) -> bool:
+    # Not by the name of the module: the user's is the main module, which has that of this one.
+    own = frame.f_code.co_filename.startswith(str(Path(nemo_run.__file__).parent))
+    return own or str(frame.f_globals.get("__name__")).partition(".")[0] in ("runpy", "asyncio")
+
+
+def _write_whole_lines() -> None:
+    """Have each line written in one piece, since other ranks write into the same log.
+
+    Unbuffered, as jobs and torchrun want Python to be, each word of ``print("rank", 1)`` is
+    written by itself, and what else is written meanwhile comes between them.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.write_through:
+            stream.reconfigure(line_buffering=True, write_through=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the command line; options and arguments that are not ours are left alone."""
+    _write_whole_lines()
     parser = argparse.ArgumentParser(prog="fdl_runner", description=__doc__, allow_abbrev=False)
     parser.add_argument("--dryrun", action="store_true", help="show and build, do not call")
     parser.add_argument("-n", "--name", default="run", help="name of the run; informational")
     parser.add_argument("-p", "--package-cfg", help="config of the packager: a file or text")
     parser.add_argument("config", help="the task: a file or text")
     options, _ = parser.parse_known_args(arguments)
+    sys.excepthook = _show_error
     fdl_direct_run(options.config, options.package_cfg, options.dryrun, options.name)
 
 
@@ -134,3 +184,10 @@ def _typer_app() -> Any:
 
 if __name__ == "__main__":
     main()
+elif __name__ == "__mp_main__":
+    # In a process that the job has spawned, this module stands for the job's main module.
+    from nemo_run._experiments.main_in_job import become_main_again
+    from nemo_run._experiments.workspace_file import become_workspace_again
+
+    become_workspace_again()
+    globals().update(become_main_again())

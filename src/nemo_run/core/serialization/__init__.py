@@ -1,1 +1,8 @@
 """Configs as text: compact (zlib-JSON) for machines, YAML for people."""
+
+from typing import TYPE_CHECKING
+
+from nemo_run._later import on_demand
+
+if not TYPE_CHECKING:  # to a type checker, any name would exist
+    __getattr__ = on_demand(__name__, "build", "peek", "yaml", "zlib_json")

@@ -7,7 +7,6 @@ import enum
 import functools
 import sys
 import types
-import typing
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
@@ -15,20 +14,30 @@ from re import compile as regex
 from typing import Any
 
 from nemo_run import config
-from nemo_run._buildables import PLAIN_KINDS, is_dataclass_instance
-from nemo_run._fiddle import BuildableTraverserMetadata, fiddle_json, ordered_arguments
+from nemo_run._config import later
+from nemo_run._config.buildables import PLAIN_KINDS, is_dataclass_instance
+from nemo_run._config.fiddle import BuildableTraverserMetadata, fiddle_json, ordered_arguments
+from nemo_run._values import literal
 from nemo_run.core.serialization import _format, _references
+from nemo_run.core.serialization._advice import TOP_LEVEL, advice, short_repr
 from nemo_run.core.serialization._format import pyref
 from nemo_run.exceptions import UnserializableError
 
 Node = Any
 """A JSON value: a primitive, or an object with a ``type``."""
 
+_Item = tuple[tuple[str, Node], tuple[str, Node]]
+"""What is stored of a child, and the link that its paths are computed from."""
+
 _CAMEL_BOUNDARY = regex(r"(?<=[^_A-Z])(?=[A-Z])")
 
 
 class CannotTravelError(UnserializableError, fiddle_json.UnserializableValueError):
     """Ours, and Fiddle's for scripts that catch that."""
+
+
+class NamelessError(CannotTravelError, AttributeError):
+    """For a lambda, or what a function has defined: what Python says of such names, too."""
 
 
 def encode(value: Any, policy: fiddle_json.PyrefPolicy | None = None) -> dict[str, Any]:
@@ -118,27 +127,18 @@ class _Encoder:
             items = self._items(_indexed(arguments_), data)
             metadata = pyref(module, name)
         elif (traverser := fiddle_json.find_node_traverser(kind)) is not None:
-            values, raw = traverser.flatten(value)
-            steps = traverser.path_elements(value)
-            children = zip(map(repr, steps), (step.code for step in steps), values, strict=True)
-            items = self._items(children, data)
+            items, raw = self._traversed(value, traverser, data)
             if isinstance(raw, BuildableTraverserMetadata):
                 hint = getattr(raw.fn_or_cls, "__name__", hint)
                 metadata = self._buildable_metadata(*raw[:3])
             else:
                 metadata = self._node(raw, data=False)
         elif isinstance(value, config.ConfigurableMixin) or is_dataclass_instance(value):
-            if hashed:
-                raise self._refuse(
-                    value,
-                    "it travels as a config, which cannot be in a set or be a key",
-                    "Put it into a list, or use a key of another kind.",
-                )
-            return self._dataclass(value, data)
+            return self._dataclass(value, data, hashed)
         elif (constant := _constant(value)) is not None:
             return constant
         else:
-            raise self._refuse(value, *_advice(value))
+            raise self._refuse(value, *advice(value))
 
         node = {
             "type": encoded_type or dict(self._reference(kind)),
@@ -149,11 +149,24 @@ class _Encoder:
             return node
         return self._store(value, hint, node, [link for _, link in items] if data else None)
 
-    def _dataclass(self, value: Any, data: bool) -> Node:
+    def _traversed(self, value: Any, traverser: Any, data: bool) -> tuple[list[_Item], Any]:
+        """Return what is in a value of a kind that Fiddle knows, and Fiddle's metadata for it."""
+        values, raw = traverser.flatten(value)
+        steps = traverser.path_elements(value)
+        children = zip(map(repr, steps), (step.code for step in steps), values, strict=True)
+        return self._items(children, data), raw
+
+    def _dataclass(self, value: Any, data: bool, hashed: bool) -> Node:
         """Store an instance as a config of its class, made again where the task runs."""
+        if hashed:
+            raise self._refuse(
+                value,
+                "it travels as a config, which cannot be in a set or be a key",
+                "Put it into a list, or use a key of another kind.",
+            )
         as_config = value.to_config() if isinstance(value, config.ConfigurableMixin) else None
         if as_config is value:  # a list, tuple or dict of a class of its own
-            raise self._refuse(value, *_advice(value))
+            raise self._refuse(value, *advice(value))
         if as_config is None:
             fields = [f.name for f in dataclasses.fields(value) if f.init]
             as_config = config.Config(
@@ -161,13 +174,27 @@ class _Encoder:
             )
         node = self._node(as_config, data=data)
         # The same instance met again is the same config.
-        self._names[id(value)] = self._names[id(as_config)]
+        name = self._names[id(value)] = self._names[id(as_config)]
         self._alive.append(value)
+        if isinstance(value, config.ConfigurableMixin) and value._keeps_what_is_set_later:
+            # Beside what Fiddle knows of an object, which therefore does not look at it.
+            self._objects[name][_format.SET_LATER] = self._set_later(value)
         return node
+
+    def _set_later(self, value: Any) -> dict[str, Node]:
+        nodes: dict[str, Node] = {}
+        for name, item in later.set_later(value).items():
+            try:
+                _Encoder(self._policy).document(item)  # so that half of it is never stored
+            except CannotTravelError as err:
+                later.left_out(value, name, err)
+            else:
+                nodes[name] = self._node(item, data=False)
+        return nodes
 
     def _items(
         self, children: Iterable[tuple[str, str, Any]], data: bool, *, hashed: bool = False
-    ) -> list[tuple[tuple[str, Node], tuple[str, Node]]]:
+    ) -> list[_Item]:
         """Return, for each child, the item to store and the link to compute paths from."""
         items = []
         for label, step, child in children:
@@ -232,28 +259,34 @@ class _Encoder:
         try:
             module, name = _references.name_of(value)
         except AttributeError:
-            raise self._refuse(value, *_advice(value)) from None
+            raise self._refuse(value, *advice(value), NamelessError) from None
         # <lambda> and <locals> are not names that can be imported.
         if "<" in name or _references.is_interpreters_own(value):
-            raise self._refuse(value, *_advice(value))
+            raise self._refuse(value, *advice(value), NamelessError)
         try:
             found = _references.load(module, name, self._policy)
         except (ImportError, AttributeError) as err:
             why = f"it cannot be imported as {module}:{name} ({err})"
-            raise self._refuse(value, why, _TOP_LEVEL) from err
+            raise self._refuse(value, why, TOP_LEVEL) from err
         if module == "__main__" and not _main_can_be_saved():
             why = "it is defined where there is no script, as in python -c or a notebook"
             raise self._refuse(value, why, "Put it into a module that can be imported.")
         # Bound methods are made anew by each access.
         if found is not value and not (isinstance(value, types.MethodType) and found == value):
             why = f"importing {module}:{name} gives something else"
-            raise self._refuse(value, why, _TOP_LEVEL)
+            raise self._refuse(value, why, TOP_LEVEL)
         return _as_main(module), name
 
-    def _refuse(self, value: Any, why: str, what_to_do: str) -> CannotTravelError:
+    def _refuse(
+        self,
+        value: Any,
+        why: str,
+        what_to_do: str,
+        kind: type[CannotTravelError] = CannotTravelError,
+    ) -> CannotTravelError:
         path = "<root>" + "".join(self._trail)
-        return CannotTravelError(
-            f"Unserializable value {_short_repr(value)} of type {type(value)} at {path}: {why}. "
+        return kind(
+            f"Unserializable value {short_repr(value)} of type {type(value)} at {path}: {why}. "
             f"{what_to_do}",
             path=path,
             value=value,
@@ -277,9 +310,6 @@ class _Encoder:
             node["paths"] = new
 
 
-_TOP_LEVEL = "Define it at the top level of a module that can be imported where the task runs."
-
-
 def _main_can_be_saved() -> bool:
     main = sys.modules["__main__"]
     if getattr(main, "__spec__", None) is not None:
@@ -293,7 +323,7 @@ def _as_main(module: str) -> str:
     if module.startswith(_format.EXTERNAL_MAIN):
         return "__main__"
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if module == "__main__" and spec is not None:
+    if module == "__main__" and spec is not None and spec.name != _format.RUNNER:
         # Run with -m, the script has a name of its own, and relative imports that need it.
         return str(spec.name)
     return module
@@ -316,6 +346,8 @@ def _as_call(value: Any) -> tuple[tuple[str, str], tuple[Any, ...]] | None:
     if isinstance(value, PurePath) and type(value).__module__.partition(".")[0] == "pathlib":
         # Newer Pythons define the classes in a private module of the package.
         return ("pathlib", type(value).__name__), (str(value),)
+    if type(value) is literal:
+        return _references.name_of(literal), (str(value),)
     if type(value) is complex:
         return ("builtins", "complex"), (value.real, value.imag)
     if type(value) is range:
@@ -343,35 +375,6 @@ def _constant(value: Any) -> Node:
     if (type(value).__module__, type(value).__qualname__) == ("torch", "dtype"):
         return pyref("torch", str(value).rpartition(".")[2])
     return None
-
-
-def _advice(value: Any) -> tuple[str, str]:
-    """Return why ``value`` cannot travel and what to do instead."""
-    name = getattr(value, "__qualname__", "")
-    if isinstance(value, functools.partial):
-        return "a functools.partial has no name", "Use run.Partial(function, ...) instead."
-    if "<lambda>" in name:
-        return "a lambda has no name to import", "Write it as a function. " + _TOP_LEVEL
-    if isinstance(value, types.GeneratorType):
-        return "a generator exists in this process only", "Pass the function that makes it."
-    if "<locals>" in name:
-        return "it is defined inside a function", _TOP_LEVEL
-    if _references.is_interpreters_own(value):
-        return "it is built into the interpreter", "Call it in a function of your own."
-    if isinstance(value, types.ModuleType):
-        return "it is a module", "Import it in the function that needs it."
-    if typing.get_origin(value) is not None or isinstance(value, typing.TypeVar):
-        return "it is a type annotation, not a class", "Pass a plain class."
-    return (
-        "it exists in this process only",
-        f"Wrap it as run.Config({type(value).__qualname__}, ...), which makes it where the "
-        "task runs.",
-    )
-
-
-def _short_repr(value: Any, limit: int = 200) -> str:
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 @functools.cache

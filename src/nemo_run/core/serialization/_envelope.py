@@ -10,6 +10,9 @@ from typing import Any
 
 from nemo_run.exceptions import ConfigError
 
+MOST_BYTES = 256 << 20
+"""Of a document, unpacked: a little text may hold a lot."""
+
 
 def seal(document: dict[str, Any]) -> str:
     """Return a document as compact ASCII text."""
@@ -25,8 +28,18 @@ def unseal(text: str) -> Any:
     """
     try:
         packed = base64.urlsafe_b64decode(text.strip().encode("ascii"))
-        return json.loads(zlib.decompress(packed))
-    except (binascii.Error, zlib.error, ValueError) as err:
+        return json.loads(_unpacked(packed))
+    except (binascii.Error, zlib.error, ValueError, RecursionError) as err:
         raise ConfigError(
             f"This is not a stored config, or it was cut off ({err}): {text.strip()[:40]!r}"
         ) from err
+
+
+def _unpacked(packed: bytes) -> bytes:
+    unpacker = zlib.decompressobj()
+    data = unpacker.decompress(packed, MOST_BYTES)
+    if unpacker.unconsumed_tail:
+        raise ValueError(f"it unpacks to more than {MOST_BYTES >> 20} MiB")
+    if not unpacker.eof:
+        raise ValueError("it is incomplete")
+    return data

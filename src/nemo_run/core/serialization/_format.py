@@ -14,6 +14,12 @@ PYREF = "pyref"
 REF = "ref"
 LEAF = "leaf"
 
+SET_LATER = "set_later"
+"""Key of an object: values by name that its class's constructor does not take.
+
+Fiddle, and so NeMo Run 0.12, reads past keys that it does not know.
+"""
+
 METADATA = ("fiddle._src.config", "BuildableTraverserMetadata")
 # The one type whose reader calls its metadata with the items, whatever callable that is.
 CALL = ("fiddle._src.daglish", "NamedTupleType")
@@ -30,6 +36,9 @@ def pyref(module: str, name: str) -> dict[str, str]:
     """Return the node that names something importable."""
     return {"type": PYREF, "module": module, "name": name}
 
+
+RUNNER = "nemo_run.core.runners.fdl_runner"
+"""The module that runs a stored task."""
 
 EXTERNAL_MAIN = "__external_main__"
 """What modules that saved launching scripts are loaded as begin with.

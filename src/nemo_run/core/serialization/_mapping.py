@@ -18,9 +18,11 @@ from typing import Any
 
 from yaml.representer import RepresenterError
 
-from nemo_run import _buildables, config
-from nemo_run._annotations import get_underlying_types
-from nemo_run._fiddle import fdl, get_signature, get_type_hints, ordered_arguments
+from nemo_run import config
+from nemo_run._config import buildables
+from nemo_run._config.annotations import get_underlying_types
+from nemo_run._config.fiddle import fdl, get_signature, get_type_hints, ordered_arguments
+from nemo_run._values import literal
 from nemo_run.core.serialization._references import REFERABLE, name_of
 from nemo_run.exceptions import ConfigError, UnserializableError
 
@@ -77,8 +79,8 @@ class _Writer:
             return {TARGET: str(value), CALL: False}
         if isinstance(value, config.ConfigurableMixin):
             return self.value(value.to_config(), path, expects_tuple=False)
-        if _buildables.is_dataclass_instance(value):
-            as_config = _buildables.from_dataclass(value, config.Config)
+        if buildables.is_dataclass_instance(value):
+            as_config = buildables.from_dataclass(value, config.Config)
             return self.value(as_config, path, expects_tuple=False)
         raise _refused(value, path)
 
@@ -125,6 +127,8 @@ class _Writer:
             return _call(f"builtins.{kind.__name__}", self._list(value, path))
         if kind is bytes:
             return _call("builtins.bytes", value.decode("latin-1"), "latin-1")
+        if kind is literal:
+            return _call(_dotted(kind, path), str(value))
         if kind is complex:
             return _call("builtins.complex", value.real, value.imag)
         if kind in (range, slice):
@@ -206,7 +210,7 @@ def import_dotted(path: str) -> Any:
 
 def _made_now(target: Any, args: list[Any]) -> Any:
     # Reading a file must not call just anything.
-    makers = (tuple, dict, set, frozenset, bytes, complex, range, slice)
+    makers = (tuple, dict, set, frozenset, bytes, complex, range, slice, literal)
     if target in makers or (isinstance(target, type) and issubclass(target, (PurePath, enum.Flag))):
         return target(*args)
     raise ConfigError(

@@ -13,7 +13,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from nemo_run._fiddle import PyrefPolicy, PyrefPolicyError, moved_to
+from nemo_run._config.fiddle import PyrefPolicy, PyrefPolicyError, moved_to
 
 REFERABLE = (
     type,

@@ -45,9 +45,13 @@ def build_text(text: str, *, as_partial: bool = False) -> Any:
 
 
 def _makes_plain_value(target: Any) -> bool:
-    return target in (complex, range) or (
-        isinstance(target, type) and issubclass(target, (PurePath, Flag))
-    )
+    if target in (complex, range):
+        return True
+    if isinstance(target, type) and issubclass(target, (PurePath, Flag)):
+        return True
+    from nemo_run._values import literal
+
+    return target is literal
 
 
 _SIMPLE = frozenset(
@@ -94,13 +98,16 @@ class _Builder(Walker):
         if kind == "Partial":
             return functools.partial(target, *args, **kwargs)
         try:
-            return target(*args, **kwargs)
+            made = target(*args, **kwargs)
+            for name, value in node.get(_format.SET_LATER, {}).items():
+                setattr(made, name, self.value(value))
         except Exception as err:
             where = ", ".join(node.get("paths", ["<root>"])[:3])
             note = f"(while building {getattr(target, '__qualname__', target)} at {where})"
             if hasattr(err, "add_note"):
                 err.add_note(note)
             raise
+        return made
 
 
 def _split(target: Any, arguments: dict[Any, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -122,7 +129,6 @@ def _split(target: Any, arguments: dict[Any, Any]) -> tuple[list[Any], dict[str,
     return positional, arguments
 
 
-@functools.cache
 def _load(module: str, name: str) -> Any:
     value: Any = import_module(module)
     for part in name.split("."):

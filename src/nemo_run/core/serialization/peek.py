@@ -37,7 +37,7 @@ def peek(text: str) -> Any:
     document = unseal(text)
     try:
         return _Peeker(document["objects"]).value(document["root"])
-    except (KeyError, TypeError, IndexError) as err:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as err:
         raise ConfigError(f"This is not a stored config: {err!r}.") from err
 
 

@@ -6,6 +6,7 @@ from typing import Any, TextIO
 
 import yaml
 
+from nemo_run._config.documents import read_yaml
 from nemo_run.core.serialization._mapping import TARGET, from_mapping, to_mapping
 from nemo_run.exceptions import ConfigError
 
@@ -62,8 +63,8 @@ class YamlSerializer:
             ConfigError: it has no ``_target_``, is not YAML, or names what is not there.
         """
         try:
-            data = yaml.safe_load(serialized)
-        except yaml.YAMLError as err:
+            data = read_yaml(serialized)
+        except ValueError as err:
             raise ConfigError(f"This is not YAML: {err}") from err
         if not isinstance(data, dict) or TARGET not in data:
             raise ConfigError(

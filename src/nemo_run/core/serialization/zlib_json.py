@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nemo_run._fiddle import PyrefPolicy
+from nemo_run._config.fiddle import PyrefPolicy
 from nemo_run.core.serialization._decode import decode
 from nemo_run.core.serialization._encode import encode
 from nemo_run.core.serialization._envelope import seal, unseal

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -13,32 +12,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from nemo_run import _later
 from nemo_run._home import get_nemorun_home
+from nemo_run._names import is_path_of_id, path_of_id
 from nemo_run._shell import render
+from nemo_run._transport.ssh import local_shell
+from nemo_run._transport.ssh.commands import Command
+from nemo_run._transport.ssh.config_file import SSHConfigFile
+from nemo_run._transport.ssh.connection import can_ask
+from nemo_run._transport.ssh.openssh import Destination
+from nemo_run._transport.ssh.result import Result
+from nemo_run._transport.ssh.sessions import LocalSession, Session, SSHSession
 from nemo_run.config import ConfigurableMixin
-from nemo_run.core.tunnel import _following, _local, _transfer
-from nemo_run.core.tunnel._commands import (
-    Command,
-    RunOptions,
-    as_bytes,
-    as_text,
-    checked,
-    collect,
-    too_long,
-)
-from nemo_run.core.tunnel._config_file import SSHConfigFile
-from nemo_run.core.tunnel._connection import Connection, can_ask, connection
-from nemo_run.core.tunnel._result import Result
-from nemo_run.core.tunnel._ssh import Destination
+from nemo_run.core.tunnel._by_session import BLOCK_BYTES, BySession
 from nemo_run.exceptions import ConfigError
 
 __all__ = [
     "TUNNEL_DIR",
     "TUNNEL_FILE_SUBPATH",  # noqa: F822 - by __getattr__, since the home may change
     "Callback",
+    "KeepAliveOver",
     "LocalTunnel",
     "PackagingJob",
     "Result",
+    "RunResult",
     "SSHConfigFile",
     "SSHTunnel",
     "Tunnel",
@@ -48,14 +45,15 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
+RunResult = Result
+
 TUNNEL_DIR = ".tunnels"
-BLOCK_BYTES = 1 << 20
 
 
 def __getattr__(name: str) -> Any:
     if name == "TUNNEL_FILE_SUBPATH":
         return str(Path(get_nemorun_home()) / TUNNEL_DIR)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _later.find(__name__, name, {"Context": "invoke.context"})
 
 
 @dataclass(kw_only=True)
@@ -90,12 +88,17 @@ class Tunnel(ABC, ConfigurableMixin):
         job_dir: the directory there that jobs go below.
         host, user: where, and as whom.
         packaging_jobs: code that was sent, by experiment and job.
+        session: the connection, None before the first use: what has ``run``, ``put``, ``get``,
+            ``is_connected``, ``close`` and ``client.open_sftp()``, as Fabric's has. If ``connect``
+            of a subclass sets another one, that is used instead, for all that this tunnel does.
     """
 
     job_dir: str
     host: str
     user: str
     packaging_jobs: dict[str, PackagingJob] = field(default_factory=dict)
+
+    session = None  # type: Any  # not a field, so without an annotation
 
     def __post_init__(self) -> None:
         # The job directory as `_set_job_dir` left it, and what it was before.
@@ -120,8 +123,10 @@ class Tunnel(ABC, ConfigurableMixin):
             command: text for a shell, or a program with its arguments.
             hide: keep output from the terminal; ``"out"`` and ``"err"`` hide one of the two.
             warn: return a result instead of raising if the command fails.
-            **kwargs: ``timeout`` in seconds, ``input`` (bytes or text for its stdin), ``pty`` for
-                a command that talks to the user on this terminal; nothing of that is kept.
+            **kwargs: Invoke's words, among them ``timeout`` in seconds, ``env``, ``watchers`` that
+                answer what it asks, ``in_stream``, ``echo``, ``encoding``; ``pty`` gives it a
+                terminal, which is the user's if it is shown and neither watched nor fed. Ours is
+                ``input``: bytes or text that it reads.
 
         Raises:
             CommandFailedError: it was run and failed.
@@ -135,6 +140,9 @@ class Tunnel(ABC, ConfigurableMixin):
         """Copy a file, or what is in a directory, there. Directories above are made.
 
         A file replaces the old one whole; one put where a directory is goes into it.
+
+        Raises:
+            MissingFileError: there is nothing to copy. It is a `FileNotFoundError`, too.
         """
 
     @abstractmethod
@@ -176,7 +184,8 @@ class Tunnel(ABC, ConfigurableMixin):
     def keep_alive(self, *callbacks: Callback, interval: int = 1) -> None:
         """Call ``on_interval`` of the callbacks every ``interval`` seconds until Ctrl-C.
 
-        An error is given to ``on_error`` of all, and raised.
+        A callback ends that by `KeepAliveOver`. Any other error is given to ``on_error`` of all,
+        and raised.
         """
         try:
             for callback in callbacks:
@@ -189,6 +198,8 @@ class Tunnel(ABC, ConfigurableMixin):
                 time.sleep(interval)
         except KeyboardInterrupt:
             log.info("%s: interrupted", self.key)
+        except KeepAliveOver as over:
+            log.info("%s: %s", self.key, over)
         except Exception as err:
             for callback in callbacks:
                 callback.on_error(err)
@@ -200,10 +211,9 @@ class Tunnel(ABC, ConfigurableMixin):
 
     def _set_job_dir(self, experiment_id: str) -> None:
         """Have jobs go below the experiment's directory; called twice, the last one counts."""
-        title = experiment_id.rpartition("_")[0] or experiment_id
         base = self._base_dir()
-        if Path(base).parts[-2:] != (title, experiment_id):  # a stored one has it already
-            self.job_dir = str(Path(base) / title / experiment_id)
+        if not is_path_of_id(base, experiment_id):  # a stored one has it already
+            self.job_dir = str(Path(base) / path_of_id(experiment_id))
         self._assigned = (self.job_dir, base)
 
     def _base_dir(self) -> str:
@@ -212,47 +222,14 @@ class Tunnel(ABC, ConfigurableMixin):
 
 
 @dataclass(kw_only=True)
-class LocalTunnel(Tunnel):
+class LocalTunnel(BySession, Tunnel):
     """This machine, where it is one that jobs can be submitted from."""
 
-    host: str = field(init=False, default=_local.HOST)
+    host: str = field(init=False, default=local_shell.HOST)
     user: str = field(init=False, default="")
 
-    def connect(self) -> None:
-        """Do nothing: we are there."""
-
-    def run(
-        self, command: Command, hide: bool | str | None = True, warn: bool = False, **kwargs: Any
-    ) -> Result:
-        """Run a command in a shell on this machine: see `Tunnel.run`."""
-        result = _local.run(as_text(command), RunOptions.of(hide, kwargs))
-        return checked(result, host=self.host, warn=warn)
-
-    def put(self, local_path: str, remote_path: str) -> None:
-        """Copy a file or what is in a directory; nothing if both paths are the same."""
-        _local.copy(Path(local_path), Path(remote_path))
-
-    def get(self, remote_path: str, local_path: str) -> None:
-        """Copy a file or what is in a directory; nothing if both paths are the same."""
-        _local.copy(Path(remote_path), Path(local_path))
-
-    def write(self, remote_path: str, data: str | bytes, *, mode: int = 0o600) -> None:
-        """Write a file whole or not at all."""
-        _local.write(Path(remote_path), as_bytes(data), mode=mode)
-
-    def read(self, remote_path: str, offset: int = 0, limit: int = BLOCK_BYTES) -> bytes:
-        """Return up to ``limit`` bytes of a file from ``offset`` on; none if it is not there."""
-        return _local.read(Path(remote_path), offset, limit)
-
-    def follow(
-        self, remote_path: str, *, offset: int = 0, ended: Callable[[], bool]
-    ) -> Iterator[bytes]:
-        """Yield what is in a file as it grows: see `Tunnel.follow`."""
-        path = Path(remote_path)
-        return _local.follow(path, offset=offset, block_bytes=BLOCK_BYTES, ended=ended)
-
-    def cleanup(self) -> None:
-        """Do nothing."""
+    def _own_session(self) -> Session:
+        return LocalSession()
 
     def _base_dir(self) -> str:
         base = super()._base_dir()
@@ -262,7 +239,7 @@ class LocalTunnel(Tunnel):
 
 
 @dataclass(kw_only=True)
-class SSHTunnel(Tunnel):
+class SSHTunnel(BySession, Tunnel):
     """A machine reached by OpenSSH's own client, as set up in ``~/.ssh/config``.
 
     Attributes:
@@ -278,10 +255,6 @@ class SSHTunnel(Tunnel):
     shell: str | None = None
     pre_command: str | None = None
 
-    def connect(self) -> None:
-        """Connect now unless somebody is connected: see `Tunnel.run` for what may be raised."""
-        self._connection.connect()
-
     def connect_unasked(self) -> None:
         """Connect now, unless a person may be asked something: that waits until there is need."""
         if not can_ask():
@@ -291,53 +264,6 @@ class SSHTunnel(Tunnel):
         """Make the job directory there."""
         self.run(["mkdir", "-p", "--", self.job_dir])
 
-    def run(
-        self, command: Command, hide: bool | str | None = True, warn: bool = False, **kwargs: Any
-    ) -> Result:
-        """Run a command in the login shell there: see `Tunnel.run`."""
-        options = RunOptions.of(hide, kwargs)
-        text = as_text(command)
-        sent = f"{self.pre_command} && {text}" if self.pre_command else text
-        way = self._connection
-
-        def once() -> Result:
-            if options.pty:
-                return Result(text, "", "", way.talk(sent))
-            with way.open(sent, stdin=options.stdin) as process:
-                try:
-                    out, err = collect(process, options)
-                except subprocess.TimeoutExpired:
-                    raise too_long(text, self.host, options.timeout) from None
-            return Result(text, out, err, process.returncode)
-
-        return checked(way.perform(once), host=self.host, warn=warn)
-
-    def put(self, local_path: str, remote_path: str) -> None:
-        """Copy a file, or what is in a directory, there, as one stream: see `Tunnel.put`."""
-        _transfer.put(self._connection, Path(local_path), remote_path)
-
-    def get(self, remote_path: str, local_path: str) -> None:
-        """Copy a file, or what is in a directory, here, as one stream: see `Tunnel.get`."""
-        _transfer.get(self._connection, remote_path, Path(local_path))
-
-    def write(self, remote_path: str, data: str | bytes, *, mode: int = 0o600) -> None:
-        """Write a file there, whole or not at all."""
-        _transfer.write(self._connection, remote_path, as_bytes(data), mode=mode)
-
-    def read(self, remote_path: str, offset: int = 0, limit: int = BLOCK_BYTES) -> bytes:
-        """Return up to ``limit`` bytes of a file from ``offset`` on; none if it is not there."""
-        return _transfer.read(self._connection, remote_path, offset, limit)
-
-    def send(self, command: Command, stream: BinaryIO) -> None:
-        """Run a command with what a file holds as its input, as one stream: see `Tunnel.send`."""
-        _transfer.feed(self._connection, as_text(command), stream)
-
-    def follow(
-        self, remote_path: str, *, offset: int = 0, ended: Callable[[], bool]
-    ) -> Iterator[bytes]:
-        """Yield what is in a file as it grows: see `Tunnel.follow`."""
-        return _following.follow(self._connection, remote_path, offset=offset, ended=ended)
-
     @contextmanager
     def forward(self, host: str, port: int, *, local_port: int) -> Iterator[None]:
         """Have a port of this machine lead to ``host:port``, as seen from there, while entered.
@@ -345,22 +271,24 @@ class SSHTunnel(Tunnel):
         Raises:
             BackendError: the port is taken, or the server does not allow it.
         """
-        with self._connection.forwarded(local_port, host, port):
+        with self._own_session().forward_local(local_port, port, host):
             yield
+
+    def stdio_forward(self, host: str, port: int) -> list[str]:
+        """Connect, and return a program whose streams lead to ``host:port`` as seen from there."""
+        return self._own_session().stdio_forward(host, port)
 
     def remote_shell(self) -> str:
         """Connect, and return what rsync and its like start in place of ``ssh``, as text."""
-        self._connection.connect()
-        return self._connection.route.remote_shell(self._connection.socket)
+        return self._own_session().remote_shell()
 
-    def cleanup(self) -> None:
-        """Close the shared connection, unless somebody uses it or it is one of the user's own."""
-        self._connection.close()
-
-    @property
-    def _connection(self) -> Connection:
+    def _own_session(self) -> SSHSession:
         identity = str(Path(self.identity).expanduser()) if self.identity else None
-        return connection(Destination(self.host, self.user or "", self.port, identity))
+        return SSHSession(Destination(self.host, self.user or "", self.port, identity))
+
+
+class KeepAliveOver(Exception):
+    """Raised by a callback of `Tunnel.keep_alive` to end it: there is nothing left to keep."""
 
 
 class Callback:

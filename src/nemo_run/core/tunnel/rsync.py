@@ -6,12 +6,13 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nemo_run._shell import render
 from nemo_run.exceptions import BackendError, ConfigError
 
 if TYPE_CHECKING:
+    from nemo_run._transport.ssh.sessions import SSHSession
     from nemo_run.core.tunnel.client import SSHTunnel
 
 
@@ -20,7 +21,7 @@ class RsyncError(BackendError, RuntimeError):
 
 
 def rsync(
-    c: SSHTunnel,
+    c: SSHTunnel | SSHSession | Any,
     source: str,
     target: str,
     exclude: str | Iterable[str] = (),
@@ -36,12 +37,15 @@ def rsync(
     is in it.
 
     Args:
-        c: the tunnel; its connection, and with it its port and keys, is used.
+        c: the tunnel, or its session; its connection, and with it its port and keys, is used. Of
+            a connection that a program has made itself, such as Fabric's, ``host``, ``user``,
+            ``port`` and ``connect_kwargs["key_filename"]`` are used.
         source: a path on this machine.
         target: a directory there.
         exclude: patterns to leave out.
         delete: remove what is there and not here.
-        strict_host_keys: accepted for compatibility: the connection has checked the host key.
+        strict_host_keys: whether a connection that a program has made itself may lead to a host
+            whose key is unknown; ours has checked it.
         rsync_opts: more options for rsync, as a shell would split them.
         ssh_opts: the same for ssh.
         hide_output: keep what rsync says from the terminal.
@@ -50,19 +54,10 @@ def rsync(
         RsyncError: rsync failed. It is a `RuntimeError`, too.
         BackendUnavailableError: the host cannot be reached.
     """
-    program = shutil.which("rsync")
-    if program is None:
-        raise ConfigError(
-            "There is no rsync on this machine's PATH. Install it, for example: "
-            "apt-get install rsync"
-        )
-    c.run(["mkdir", "-p", "--", target])
-    patterns = [exclude] if isinstance(exclude, str) else list(exclude)
-    shell = " ".join(filter(None, [c.remote_shell(), ssh_opts]))
-    argv = [program, *(["--delete"] if delete else [])]
-    argv += [f"--exclude={pattern}" for pattern in patterns]
-    # "s": the shell there is not to take names apart.
-    argv += ["-pthrvzs", *shlex.split(rsync_opts), "-e", shell, "--"]
+    program = _program()
+    c.run(render(["mkdir", "-p", "--", target]), hide=True)
+    shell = " ".join(filter(None, [_remote_shell(c, strict_host_keys), ssh_opts]))
+    argv = [program, *_options(exclude, delete), *shlex.split(rsync_opts), "-e", shell, "--"]
     argv += [source, f"{_bracketed(c.host)}:{target}"]
     done = subprocess.run(
         argv,
@@ -76,12 +71,45 @@ def rsync(
     if done.returncode:
         said = done.stderr.strip()
         raise RsyncError(
-            f"rsync could not copy {source!r} to {c.key}:{target} (exit code {done.returncode}): "
+            f"rsync could not copy {source!r} to {c.host}:{target} (exit code {done.returncode}): "
             f"{said.splitlines()[0] if said else render(argv)}",
             backend="ssh",
             operation="transfer",
             detail=said,
         )
+
+
+def _program() -> str:
+    program = shutil.which("rsync")
+    if program is None:
+        raise ConfigError(
+            "There is no rsync on this machine's PATH. Install it, for example: "
+            "apt-get install rsync"
+        )
+    return program
+
+
+def _options(exclude: str | Iterable[str], delete: bool) -> list[str]:
+    patterns = [exclude] if isinstance(exclude, str) else list(exclude)
+    left_out = [f"--exclude={pattern}" for pattern in patterns]
+    # "s": the shell there is not to take names apart.
+    return [*(["--delete"] if delete else []), *left_out, "-pthrvzs"]
+
+
+def _remote_shell(c: Any, strict_host_keys: bool) -> str:
+    if hasattr(c, "remote_shell"):
+        return str(c.remote_shell())
+    argv = ["ssh"]
+    if getattr(c, "user", None):
+        argv += ["-l", str(c.user)]
+    if getattr(c, "port", None):
+        argv += ["-p", str(c.port)]
+    keys = getattr(c, "connect_kwargs", {}).get("key_filename") or []
+    for key in [keys] if isinstance(keys, str) else keys:
+        argv += ["-i", str(key)]
+    if not strict_host_keys:
+        argv += ["-o", "StrictHostKeyChecking=no"]
+    return render(argv)
 
 
 def _bracketed(host: str) -> str:

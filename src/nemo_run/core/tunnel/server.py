@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-import os
-import shutil
-import signal
-import socket
-import subprocess
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
 from dataclasses import asdict, dataclass
-from getpass import getuser
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nemo_run._files import write_whole
-from nemo_run._shell import render
+from nemo_run.core.tunnel import _node_files, _node_server
+from nemo_run.core.tunnel._node_server import METADATA
 from nemo_run.exceptions import ConfigError, RecordError
 
 if TYPE_CHECKING:
     from nemo_run.core.tunnel.client import Tunnel
-
-METADATA = "metadata.json"
 
 
 @dataclass
@@ -51,9 +43,10 @@ class TunnelMetadata:
         try:
             text = file.read_bytes() if tunnel is None else tunnel.read(str(file))
             return TunnelMetadata(**json.loads(text))
-        except (FileNotFoundError, TypeError, ValueError) as err:
+        except (FileNotFoundError, TypeError, ValueError, RecursionError) as err:
             raise RecordError(
-                f"No server has said where it is in {str(file)!r}: {err}.", path=file
+                f"{str(file)!r}, where a server writes its address, cannot be read: {err}.",
+                path=file,
             ) from err
 
 
@@ -67,73 +60,45 @@ def launch(
 ) -> None:
     """Run an ssh server on a free port until it is killed, and say in ``path`` where it is.
 
-    It lets in whoever may log in as this user by public key, and nobody by password. Keys of the
-    host are made for the occasion. Call it in the main thread: the end of this process is its end.
+    It lets in users who may log in as this user by public key, none by password. All its files are
+    its own, and gone at its end, as is ``path``. Call it in the main thread: the end of this
+    process is its end.
 
     Raises:
-        ConfigError: there is no sshd on this machine.
+        ConfigError: this machine cannot run it, for example for want of an sshd.
+        SystemExit: a signal other than SIGINT asked for the end.
     """
-    program = shutil.which("sshd", path=os.pathsep.join([os.environ.get("PATH", ""), *_SBIN]))
-    if program is None:
-        raise ConfigError(
-            "A workspace cannot be connected to: there is no sshd on this machine. Install it, "
-            "for example: apt-get install openssh-server"
-        )
-    if os.getuid() == 0:  # where sshd locks up those who have not logged in yet
-        Path("/run/sshd").mkdir(mode=0o755, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="nemo-run-sshd-") as directory:
-        port = _free_port()
-        key, config = Path(directory) / "host_key", Path(directory) / "sshd_config"
-        make_key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)]
-        subprocess.run(make_key, check=True, stdin=subprocess.DEVNULL)
-        config.write_text(_sshd_config(key, port))
-        note = TunnelMetadata(getuser(), hostname or socket.gethostname(), port, workspace_name)
-        argv = [program, "-D", "-e", "-f", str(config), *(["-d"] if verbose else [])]
-        with _terminated_as_interrupted(), subprocess.Popen(argv) as server:
-            try:
-                note.save(path)
-                server.wait()
-            finally:
-                server.terminate()
-                (path / METADATA).unlink(missing_ok=True)
+    settings = {
+        "directory": str(path),
+        "name": workspace_name,
+        "verbose": verbose,
+        "hostname": hostname,
+        "users_keys": True,
+        "listen": "cluster",
+    }
+    serve(settings)
 
 
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """Have a polite signal unwind the stack, so that nothing is left behind."""
-
-    def leave(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, leave)
+def serve(settings: dict[str, Any]) -> None:
+    """Run a server with ``settings`` of `_node_server.Server`, in this process; see `launch`."""
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        code = _node_server.main(settings)
+    except _node_server.Unusable as err:
+        raise ConfigError(f"No ssh server can be started here. {err}") from err
+    if code:
+        raise SystemExit(code)
 
 
-_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+_OURS = re.compile(r"^from (?:__future__|nemo_run)\b.*\n", re.MULTILINE)
 
 
-def _sshd_config(key: Path, port: int) -> str:
-    return "\n".join(
-        [
-            f"Port {port}",
-            f"HostKey {render([str(key)])}",
-            "PidFile none",
-            "PubkeyAuthentication yes",
-            "PasswordAuthentication no",
-            "KbdInteractiveAuthentication no",
-            "PermitRootLogin prohibit-password",
-            "UsePAM no",
-            "StrictModes no",
-            "Subsystem sftp internal-sftp",
-            "",
-        ]
-    )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
+def program(settings: dict[str, Any]) -> str:
+    """Return the text of a program that needs Python alone, and runs a server with settings."""
+    parts = [_OURS.sub("", inspect.getsource(part)) for part in (_node_files, _node_server)]
+    call = f"""
+try:
+    sys.exit(main(json.loads({json.dumps(settings)!r})))
+except Unusable as err:
+    sys.exit(f"The devspace cannot start: {{err}}")
+"""
+    return "\n\n".join(["from __future__ import annotations", *parts, call])

@@ -95,7 +95,7 @@ def wait_and_exit(
         if status is not None:
             known_at = now
         elif now - known_at > timeout:
-            raise UnknownStatusError(f"Nothing is known of {app_handle} any more.")
+            raise UnknownStatusError(f"There is no record of {app_handle} any more.")
         time.sleep(min(max(first, (now - began) / 50), last))
     if printer is not None:
         printer.join(log_join_timeout)

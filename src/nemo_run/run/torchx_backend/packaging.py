@@ -12,35 +12,53 @@ from typing import Any
 
 from torchx.specs import AppDef, Role, resource
 
-from nemo_run._credentials import mask_environment
+from nemo_run._experiments.main_module import (
+    MAIN,
+    SCRIPT,
+    SavedScript,
+    names_main,
+    running_script,
+    script_directory,
+)
+from nemo_run._experiments.workspace_file import COPY, PLACE, find_workspace, names_workspace
+from nemo_run._secrets.masking import mask_environment, masked_text
+from nemo_run._values import (
+    FILLED_IN,
+    expandable_arguments,
+    expandable_environment,
+    is_filled_in,
+)
 from nemo_run.config import SCRIPTS_DIR, USE_WITH_RAY_CLUSTER_KEY, Partial, Script
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.launcher import FaultTolerance, Launcher, Torchrun
 from nemo_run.core.packaging.base import Packager
+from nemo_run.core.serialization._format import RUNNER
 from nemo_run.core.serialization.yaml import YamlSerializer
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 from nemo_run.exceptions import UnserializableError, UnsupportedError
-from nemo_run.run._main_module import script_directory
 from nemo_run.run.torchx_backend.components.ft_launcher import ft_launcher
 from nemo_run.run.torchx_backend.components.torchrun import torchrun
 
 log = logging.getLogger(__name__)
 
-RUNNER = "nemo_run.core.runners.fdl_runner"
-
 
 @dataclass
 class _Command:
-    """A program and its arguments, in the forms that plain roles and launchers need."""
+    """A program and its arguments, in the forms that plain roles and launchers need.
+
+    ``filled_in`` are arguments in which a script that a launcher made has its shell fill in values.
+    """
 
     entrypoint: str
     args: list[str]
     script: str | None = None
     module: str | None = None
     no_python: bool = False
+    inline: bool = False
     program_args: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
+    filled_in: list[str] = field(default_factory=list)
 
 
 def package(
@@ -72,11 +90,13 @@ def package(
     else:
         command = _partial_command(name, fn_or_script, executor, serialize_to_file)
 
-    launcher = executor.get_launcher()
+    launcher = executor.launcher_in_use()
     if executor.supports_launcher_transform():
         command = _transformed(name, command, launcher, executor)
 
     environment = {**(env or {}), **executor.env_vars, **command.env}
+    if executor.CAPABILITIES.shell_values:
+        environment = expandable_environment(environment)
     app = _application(name, command, launcher, executor, environment, cpu, gpu, memMB, h)
     role = app.roles[0]
     role.num_replicas = num_replicas
@@ -85,6 +105,8 @@ def package(
         profiler, last = executor.get_nsys_entrypoint()
         role.args = [*prefix, role.entrypoint, *role.args, *([last] if last else [])]
         role.entrypoint = profiler
+    if command.filled_in:
+        role.metadata[FILLED_IN] = command.filled_in
     app.metadata = dict(command.metadata)
     return app
 
@@ -110,16 +132,22 @@ def merge_executables(app_defs: Iterator[AppDef], name: str) -> AppDef:
 def _partial_command(
     name: str, task: Partial[Any] | str, executor: Executor, to_file: bool
 ) -> _Command:
-    text = task if isinstance(task, str) else ZlibJSONSerializer().serialize(task)
+    task_text = task if isinstance(task, str) else ZlibJSONSerializer().serialize(task)
     if to_file:
         packager = ZlibJSONSerializer().serialize(executor.packager.to_config())
-        packager_path, text = executor.package_configs(
-            (f"{name}_packager", packager), (f"{name}_fn_or_script", text)
+        packager_path, path = executor.package_configs(
+            (f"{name}_packager", packager), (f"{name}_fn_or_script", task_text)
         )
         _write_copies(name, task, executor)
-        args = [*_name_args(name), *_setup_args(executor.packager, packager_path), text]
+        setup = _setup_args(executor.packager, packager_path)
+        texts = [task_text, packager] if setup else [task_text]
+        if any(map(names_main, texts)):
+            _write_script(executor)
+        if any(map(names_workspace, texts)):
+            _write_workspace(executor)
+        args = [*_name_args(name), *setup, path]
     else:
-        args = [*_name_args(name), text]
+        args = [*_name_args(name), task_text]
     return _Command(
         entrypoint=executor.python(),
         args=["-m", RUNNER, *args],
@@ -127,6 +155,20 @@ def _partial_command(
         program_args=args,
         env=_importing(executor) if executor.CAPABILITIES.local_paths else {},
     )
+
+
+def _write_script(executor: Executor) -> None:
+    """Put the launching script beside the task, so that it is in the job, wherever that runs."""
+    script = SavedScript.find(Path(executor.job_dir).parent) or running_script()
+    if script is not None:
+        executor.package_configs((MAIN, script.text), (SCRIPT, script.path))
+
+
+def _write_workspace(executor: Executor) -> None:
+    """Put the workspace file there, too."""
+    workspace = find_workspace(Path(executor.job_dir).parent)
+    if workspace is not None:
+        executor.package_configs((COPY, workspace.text), (PLACE, workspace.path))
 
 
 def _importing(executor: Executor) -> dict[str, str]:
@@ -159,19 +201,29 @@ def _script_command(name: str, script: Script, executor: Executor, with_copies: 
         raise UnsupportedError(
             f"{USE_WITH_RAY_CLUSTER_KEY} needs a SlurmExecutor, not {type(executor).__name__}."
         )
+    given = script.args
     script = script.resolved()
     args = script.to_command(
         filename=str(Path(executor.job_dir) / SCRIPTS_DIR / f"{name}.sh"),
         is_local=executor.CAPABILITIES.local_paths,
         substitute_rundir_path=executor.rundir(),
     )
+    if executor.CAPABILITIES.shell_values and given and args[-len(given) :] == given:
+        # Not the words of a command line in the path: they were split as a shell does already.
+        args = [*args[: -len(given)], *expandable_arguments(given)]
+    no_python = "python" not in script.entrypoint
+    program, program_args = args[0], args[2:] if script.m else args[1:]
+    if no_python and script.inline and len(script.entrypoint.split()) == 1:
+        # Not by the file's first line: an image may have bash elsewhere, and no /usr/bin/env.
+        program, program_args = script.entrypoint, args
     return _Command(
         entrypoint=script.entrypoint,
         args=args,
-        script=None if script.m else args[0],
+        script=None if script.m else program,
         module=script.path if script.m else None,
-        no_python="python" not in script.entrypoint,
-        program_args=args[2:] if script.m else args[1:],
+        no_python=no_python,
+        inline=bool(script.inline),
+        program_args=program_args,
         env=dict(script.env),
         metadata=dict(script.metadata),
     )
@@ -181,8 +233,11 @@ def _transformed(name: str, command: _Command, launcher: Launcher, executor: Exe
     script = launcher.transform([command.entrypoint, *command.args])
     if script is None:
         return command
-    made = _script_command(name, script, executor, with_copies=False)
+    # The text of an inline script has the file of that name already.
+    file = f"{name}_launcher" if command.inline else name
+    made = _script_command(file, script, executor, with_copies=False)
     made.env, made.metadata = command.env, command.metadata
+    made.filled_in = [str(arg) for arg in command.args if is_filled_in(arg)]
     return made
 
 
@@ -254,7 +309,14 @@ def _write_copies(name: str, task: Partial[Any] | Script | str, executor: Execut
         if isinstance(value, str) or getattr(type(value), "is_lazy", False):
             continue  # not to be read before it runs
         try:
-            copies.append((f"{name}_{what}.yaml", YamlSerializer().serialize(value)))
+            text = YamlSerializer().serialize(value)
+            # An address in the executor may have a login in it.
+            copies.append((f"{name}_{what}.yaml", masked_text(text) if value is shown else text))
         except UnserializableError as err:
             log.warning("%s: no YAML copy of the %s: %s", name, what, err)
     executor.package_configs(*copies)
+
+
+def _serialize(buildable: Any, serializer_cls: Any = ZlibJSONSerializer) -> str:
+    """Return a task as text. Programs import this, in spite of its name."""
+    return str(serializer_cls().serialize(buildable))

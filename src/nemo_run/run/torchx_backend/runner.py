@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from torchx.runner.api import Runner as TorchxRunner
-from torchx.schedulers import SchedulerFactory, get_scheduler_factories
-from torchx.specs import AppDef, AppDryRunInfo, AppHandle, make_app_handle
+from nemo_run._home import check_surroundings
 
-from nemo_run.core.execution.base import Executor
-from nemo_run.exceptions import ConfigError
+check_surroundings()  # before torchx asks for the same directories, with a traceback
+
+from torchx.runner.api import Runner as TorchxRunner  # noqa: E402
+from torchx.schedulers import SchedulerFactory, get_scheduler_factories  # noqa: E402
+from torchx.specs import AppDef, AppDryRunInfo, AppHandle, make_app_handle  # noqa: E402
+
+from nemo_run.core.execution.base import Executor  # noqa: E402
+from nemo_run.exceptions import ConfigError  # noqa: E402
 
 SESSION = "nemo_run"
 

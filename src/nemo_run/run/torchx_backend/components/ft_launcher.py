@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 import torchx
 from torchx.specs import AppDef
@@ -59,17 +60,7 @@ def ft_launcher(
         "rank-termination-signal": rank_termination_signal,
         "log-level": log_level,
     }
-    options: list[str] = []
-    for option, value in watch.items():
-        if value is not None:
-            options += [f"--ft-{option}", str(value)]
-    if max_restarts is not None and dgxc:
-        log.warning("max_restarts has no effect on DGX Cloud, which restarts workloads itself")
-    elif max_restarts is not None:
-        options += ["--max-restarts", str(max_restarts)]
-    if max_restarts is None and not options:
-        options.append("--ignore-missing-fault-tol-cfg")
-
+    options = _watching(watch, max_restarts, dgxc=dgxc)
     topology = Topology.parse(j)
     rendezvous = Rendezvous(backend=rdzv_backend, port=rdzv_port, id=rdzv_id)
     options += launch_options(topology, rendezvous, dgxc=dgxc, lepton=lepton, use_env=use_env)
@@ -88,3 +79,20 @@ def ft_launcher(
         gpu=gpu,
         memMB=memMB,
     )
+
+
+def _watching(
+    watch: Mapping[str, object | None], max_restarts: int | None, *, dgxc: bool
+) -> list[str]:
+    """Return the options that are ``ft_launcher``'s own."""
+    options: list[str] = []
+    for option, value in watch.items():
+        if value is not None:
+            options += [f"--ft-{option}", str(value)]
+    if max_restarts is not None and dgxc:
+        log.warning("max_restarts has no effect on DGX Cloud, which restarts workloads itself")
+    elif max_restarts is not None:
+        options += ["--max-restarts", str(max_restarts)]
+    if max_restarts is None and not options:
+        options.append("--ignore-missing-fault-tol-cfg")
+    return options

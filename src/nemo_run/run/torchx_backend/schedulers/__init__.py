@@ -1,1 +1,20 @@
 """One module for each backend, each with ``create_scheduler``."""
+
+from typing import TYPE_CHECKING
+
+from nemo_run._later import on_demand
+
+if not TYPE_CHECKING:  # to a type checker, any name would exist
+    __getattr__ = on_demand(
+        __name__,
+        "api",
+        "dgxcloud",
+        "docker",
+        "kubeflow",
+        "lepton",
+        "local",
+        "ray",
+        "skypilot",
+        "skypilot_jobs",
+        "slurm",
+    )

@@ -8,6 +8,7 @@ from nemo_run.core.execution.docker import DockerExecutor
 from nemo_run.core.execution.kubeflow import KubeflowExecutor
 from nemo_run.core.execution.lepton import LeptonExecutor
 from nemo_run.core.execution.local import LocalExecutor
+from nemo_run.core.execution.ray import RayExecutor
 from nemo_run.core.execution.skypilot import SkypilotExecutor
 from nemo_run.core.execution.skypilot_jobs import SkypilotJobsExecutor
 from nemo_run.core.execution.slurm import SlurmExecutor
@@ -23,6 +24,7 @@ EXECUTOR_MAPPING: dict[type[Executor], str] = {
         LeptonExecutor,
         KubeflowExecutor,
         DockerExecutor,
+        RayExecutor,
     )
 }
 REVERSE_EXECUTOR_MAPPING: dict[str, type[Executor]] = {v: k for k, v in EXECUTOR_MAPPING.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,22 +18,21 @@ from torchx.schedulers.api import (
 )
 from torchx.specs import AppDef, AppState, runopts
 
-from nemo_run._clients.runai import RunAI, Workload
-from nemo_run._credentials import mask_environment
-from nemo_run._files import make_private_directory, read_whole, write_whole
+from nemo_run import _later
+from nemo_run._backends.kubernetes.notes import masked_variable, name_in, planned_id
+from nemo_run._backends.kubernetes.pod_lines import Window
+from nemo_run._backends.kubernetes.script import RUNDIR
+from nemo_run._backends.runai import jobs, legacy, logs, refs
+from nemo_run._backends.runai.client import RunAI, Workload
+from nemo_run._backends.runai.payloads import workload_name
+from nemo_run._backends.runai.site import Site
 from nemo_run._home import get_nemorun_home
-from nemo_run._records import JobRecord, JobRef
-from nemo_run.core.execution import _runai_jobs as jobs
-from nemo_run.core.execution import _runai_logs as logs
-from nemo_run.core.execution._runai_payloads import workload_name
-from nemo_run.core.execution._runai_script import RUNDIR
-from nemo_run.core.execution._runai_site import Site
+from nemo_run._jobs.records import JobRecord, JobRef
+from nemo_run._secrets.masking import masked_text
+from nemo_run._values import literal
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.dgxcloud import DGXCloudExecutor, DGXCloudRequest, DGXCloudState
 from nemo_run.exceptions import JobNotFoundError, UnsupportedError
-from nemo_run.run._names import slug
-from nemo_run.run.torchx_backend.schedulers import _dgxcloud_legacy
-from nemo_run.run.torchx_backend.schedulers import _dgxcloud_refs as refs
 from nemo_run.run.torchx_backend.schedulers.api import (
     TAG,
     JobStatus,
@@ -47,10 +46,7 @@ LEGACY_INDEX = ".dgx_jobs.json"
 
 
 def __getattr__(name: str) -> Any:
-    if name == "DGX_JOB_DIRS":
-        # The index file of 0.12, under the home directory of the moment.
-        return str(Path(get_nemorun_home()) / LEGACY_INDEX)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _later.file_at_home(__name__, name, {"DGX_JOB_DIRS": LEGACY_INDEX})
 
 
 DGX_STATES: dict[DGXCloudState, AppState] = {
@@ -107,7 +103,7 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
         return opts
 
     def describe(self, app_id: str) -> DescribeAppResponse | None:
-        """Return what is known of a job, whoever submitted it; None where nothing is."""
+        """Return what is known of a job, of any process; None where nothing is."""
         return super().describe(app_id)
 
     def list(self) -> list[ListAppResponse]:
@@ -143,41 +139,38 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
         shown = request.name.rpartition("-")[0] + "-*"
         # Those of custom_spec are there by the user's own will, and not masked yet.
         body["spec"]["environmentVariables"] = [
-            _masked(variable) for variable in body["spec"]["environmentVariables"] or ()
+            masked_variable(variable) for variable in body["spec"]["environmentVariables"] or ()
         ]
-        text = f"POST {site.base_url}/workloads/{request.executor._kind}\n"
+        text = f"POST {masked_text(site.base_url)}/workloads/{request.executor._kind}\n"
         text += json.dumps(body, indent=2) + "\n\n" + repr(_script(request))
         return text.replace(request.name, shown)
 
     def _planned_id(self, request: DGXRequest) -> str:
-        parts = (request.executor.experiment_id or "", request.app.roles[0].name)
-        return "___".join([*(slug(part, 40) for part in parts), request.name])
+        role = request.app.roles[0].name
+        return planned_id(request.executor.experiment_id, role, request.name)
 
     def _planned_ref(self, record: JobRecord) -> JobRef | None:
-        data = read_whole(refs.note_of(record.job_dir, refs.name_in(record.app_id)))
-        return None if data is None else JobRef(native_id="", where=json.loads(data))
+        return refs.NOTES.read(record.job_dir, name_in(record.app_id))
 
     def _legacy_record(self, app_id: str) -> JobRecord | None:
         index = Path(get_nemorun_home()) / LEGACY_INDEX
-        return _dgxcloud_legacy.find(index, app_id, self._scheduler_name())
+        return legacy.find(index, app_id, self._scheduler_name())
 
     def _launch(self, request: DGXRequest) -> JobRef:
         executor, name = request.executor, request.name
         site = jobs.site_of(executor).found()
         ref = JobRef(native_id="", where=_where(request, site))
-        note = refs.note_of(executor.job_dir, name)
-        make_private_directory(note.parent)
-        write_whole(note, json.dumps(ref.where).encode())
+        refs.NOTES.write(ref)
         created = jobs.submit(
             executor,
             site,
             name=name,
             tag=request.app.metadata[TAG],
             script=_script(request).materialize(),
-            wanted=lambda: refs.check_wanted(ref),
+            wanted=lambda: refs.NOTES.check_wanted(ref),
         )
         ref = replace(ref, native_id=created.id)
-        if refs.cancelled_mark(ref).exists():
+        if refs.NOTES.is_cancelled(ref):
             self._stop(ref)
         return ref
 
@@ -186,7 +179,7 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
         client = site.client()
         workload = refs.find_workload(client, ref)
         if workload is None:
-            if refs.cancelled_mark(ref).exists():
+            if refs.NOTES.is_cancelled(ref):
                 return JobStatus(
                     state=AppState.CANCELLED, message="cancelled before it was created"
                 )
@@ -221,7 +214,7 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
 
     def _remember(self, record: JobRecord, status: JobStatus) -> JobStatus:
         if status.message == UNHEARD and record.state == AppState.RUNNING.name:
-            status = replace(status, state=AppState.RUNNING)  # as far as anybody knows
+            status = replace(status, state=AppState.RUNNING)  # as it was when Run:ai last knew
         return super()._remember(record, status)
 
     def _stop(self, ref: JobRef) -> None:
@@ -242,19 +235,16 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
         except JobNotFoundError:
             return
         for pod in pods:
-            kube.delete(pod.name, grace_s=0)
+            kube.delete_pod(pod.name, grace_s=0)
         jobs.stop(client, kind, workload.id)
 
     def _to_be_stopped(self, client: RunAI, ref: JobRef) -> Workload | None:
         """Return the workload, after telling its launcher if it is not there yet."""
         workload = refs.find_workload(client, ref)
         if workload is None and not ref.native_id:
-            refs.cancelled_mark(ref).touch(mode=0o600)
+            refs.NOTES.cancel(ref)
             workload = refs.find_workload(client, ref)
         return workload
-
-    def _lines(self, ref: JobRef, query: LogQuery) -> Iterator[str]:
-        return (block.decode("utf-8", "replace") for block in self._bytes(ref, query))
 
     def _bytes(self, ref: JobRef, query: LogQuery) -> Iterator[bytes]:
         if query.stream is not Stream.COMBINED:
@@ -272,7 +262,7 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
         if workload is None:
             return
         where = ref.where
-        window = logs.Window(since=query.since, until=query.until)
+        window = Window(since=query.since, until=query.until)
         mounted = where["mounted"] == "yes"
         volume = site.volume(
             mounted=mounted,
@@ -290,15 +280,10 @@ class DGXCloudScheduler(SchedulerMixin[DGXCloudExecutor, DGXRequest], Scheduler[
                 volume, where["pvc_job_dir"], pattern, follow=query.follow, ended=ended
             )
             return
-        yield from logs.read(
-            client,
-            site.kube(),
-            workload.id,
-            replica=query.replica,
+        yield from logs.WorkloadLogs(client, site.kube(), workload.id, query.replica, window).read(
             follow=query.follow,
             last_only=query.last_only,
             ended=ended,
-            window=window,
             otherwise=lambda: volume.read(where["pvc_job_dir"], pattern),
         )
 
@@ -316,20 +301,14 @@ def _script(request: DGXRequest) -> DGXCloudRequest:
         executor=request.executor,
         max_retries=role.max_retries,
         extra_env=role.env,
-        launcher=request.executor.get_launcher(),
+        launcher=request.executor.launcher_in_use(),
     )
 
 
-def _masked(variable: Mapping[str, Any]) -> dict[str, Any]:
-    name, value = variable.get("name", ""), variable.get("value")
-    return {
-        **variable,
-        **({} if value is None else {"value": mask_environment({name: value})[name]}),
-    }
-
-
 def _on_volume(arg: str, pvc_job_dir: str) -> str:
-    return pvc_job_dir + arg[len(RUNDIR) :] if arg.startswith(f"{RUNDIR}/") else arg
+    if isinstance(arg, literal) or not arg.startswith(f"{RUNDIR}/"):
+        return arg
+    return pvc_job_dir + arg[len(RUNDIR) :]
 
 
 def _unresolved_site(executor: DGXCloudExecutor) -> Site:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +12,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torchx.schedulers.api import Scheduler, Stream
 from torchx.specs import AppDef, AppState, is_terminal
 
-from nemo_run import _legacy_docker
-from nemo_run._clients import docker as docker_client
-from nemo_run._clients.docker import Engine
-from nemo_run._records import JobRecord, JobRef
-from nemo_run.core.execution._docker_files import JobFiles
-from nemo_run.core.execution._docker_index import index_path
-from nemo_run.core.execution._docker_network import ensure_network
-from nemo_run.core.execution._docker_settings import container_names
+from nemo_run._backends.docker import connection, legacy
+from nemo_run._backends.docker.client import Engine
+from nemo_run._backends.docker.files import JobFiles
+from nemo_run._backends.docker.index import index_path
+from nemo_run._backends.docker.job import (
+    DOCKER_STATES,
+    STOPPING_S,
+    SubmittedJob,
+)
+from nemo_run._backends.docker.network import ensure_network
+from nemo_run._backends.docker.settings import container_names
+from nemo_run._jobs.records import JobRecord, JobRef
+from nemo_run._names import slug
+from nemo_run._transport.waiting import Waiting
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.docker import (
     DockerContainer,
@@ -34,12 +39,6 @@ from nemo_run.exceptions import (
     JobNotFoundError,
     SubmitError,
     UnsupportedError,
-)
-from nemo_run.run._names import slug
-from nemo_run.run.torchx_backend.schedulers._docker_job import (
-    DOCKER_STATES,
-    STOPPING_S,
-    SubmittedJob,
 )
 from nemo_run.run.torchx_backend.schedulers.api import (
     TAG,
@@ -111,10 +110,10 @@ class PersistentDockerScheduler(
 
     def _launch(self, request: DockerJobRequest) -> JobRef:
         files = JobFiles.of(request.executor.job_dir, request.id)
-        # Then somebody has come this far before, and may have started it.
+        # Then a launcher has come this far before, and may have started it.
         in_doubt = files.read_where() is not None
         try:
-            engine = docker_client.connect()
+            engine = connection.connect()
             engine_id = engine.id
         except BackendUnavailableError as err:
             if in_doubt:
@@ -150,22 +149,20 @@ class PersistentDockerScheduler(
         Raises:
             SubmitError: the engine did not accept it, or went away before it was asked to, or the
                 job was cancelled meanwhile.
-            ConnectionLostError: it may have been started, and nobody can say.
+            ConnectionLostError: it may have been started, and the engine cannot say.
         """
-        deadline = None  # counted from the first failure: an image may take an hour to come
-        pause_s = PAUSE_S[0]
+        waiting = None  # counted from the first failure: an image may take an hour to come
         while True:
             try:
                 return self._submit(engine, request)
             except BackendUnavailableError as err:
                 in_doubt = in_doubt or isinstance(err, ConnectionLostError)
-                deadline = deadline or time.monotonic() + SUBMIT_PATIENCE_S
-                if time.monotonic() > deadline:
+                waiting = waiting or Waiting(*PAUSE_S, timeout_s=SUBMIT_PATIENCE_S, growth=2)
+                if waiting.is_over:
                     kind = ConnectionLostError if in_doubt else SubmitError
                     raise kind(str(err), backend=self.backend, operation="submit") from err
                 log.warning("%s; trying again", err)
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 2, PAUSE_S[1])
+                waiting.pause()
 
     def _submit(self, engine: Engine, request: DockerJobRequest) -> None:
         """Do what is left to be done, which is all of it if this is called for the first time."""
@@ -190,7 +187,7 @@ class PersistentDockerScheduler(
             raise
 
     def _has_ended(self, request: DockerJobRequest) -> bool:
-        """Tell whether the job has been started before, and somebody saw its end.
+        """Tell whether the job has been started before, and a process saw its end.
 
         Raises:
             SubmitError: it was cancelled.
@@ -199,7 +196,8 @@ class PersistentDockerScheduler(
         if record is None:
             return False
         files = JobFiles.of(request.executor.job_dir, request.id)
-        end = record.state if record.is_terminal else (files.read_outcome() or {}).get("state")
+        outcome = files.read_outcome() or files.read_old_outcome() or {}
+        end = record.state if record.is_terminal else outcome.get("state")
         # While images were pulled there was no container yet that could have been stopped.
         if end == "CANCELLED" or (end is None and files.was_cancelled_at is not None):
             message = "cancelled while it was being submitted"
@@ -215,7 +213,7 @@ class PersistentDockerScheduler(
             return None
         ref = JobRef(native_id=record.app_id, where=where)
         try:
-            engine = docker_client.connect(where.get("host", ""))
+            engine = connection.connect(where.get("host", ""))
             there = engine.containers(record.app_id)
             elsewhere = where.get("engine") != engine.id  # say, of another machine with this home
         except BackendUnavailableError:
@@ -237,15 +235,12 @@ class PersistentDockerScheduler(
 
     def _cancel(self, job: SubmittedJob, *, wait_s: int) -> None:
         job.end(wait_s=wait_s)
-        deadline = time.monotonic() + CANCEL_PATIENCE_S
+        waiting = Waiting(*PAUSE_S, timeout_s=CANCEL_PATIENCE_S, growth=1)
         # A container that is between two tries is told not to start again, and ends a little later.
-        while not _is_over(job) and time.monotonic() < deadline:
-            time.sleep(PAUSE_S[0])
+        while not _is_over(job) and not waiting.is_over:
+            waiting.pause()
 
     # Reading.
-
-    def _lines(self, ref: JobRef, query: LogQuery) -> Iterator[str]:
-        return (block.decode("utf-8", "replace") for block in self._bytes(ref, query))
 
     def _bytes(self, ref: JobRef, query: LogQuery) -> Iterator[bytes]:
         if query.stream is not Stream.COMBINED:
@@ -264,16 +259,16 @@ class PersistentDockerScheduler(
         return super().tail(app_id, query, lines)
 
     def unused(self) -> dict[str, str]:
-        """Return containers of jobs that have ended, which nobody could remove then."""
+        """Return containers of jobs that have ended, which could not be removed then."""
         found = {}
-        for container in docker_client.connect().containers():
+        for container in connection.connect().containers():
             record = self._store.find(container.job, self._scheduler_name())
             if container.status != "running" and record is not None and record.is_terminal:
                 found[f"container {container.name}"] = f"docker rm {container.name}"
         return found
 
     def _legacy_record(self, app_id: str) -> JobRecord | None:
-        return _legacy_docker.find_docker_job(index_path(), app_id)
+        return legacy.find_docker_job(index_path(), app_id)
 
 
 def create_scheduler(session_name: str, **kwargs: Any) -> PersistentDockerScheduler:

@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,18 +14,22 @@ from typing import Any, ClassVar
 from torchx.schedulers.api import Scheduler, Stream
 from torchx.specs import AppDef, AppState, is_terminal, runopts
 
-from nemo_run._clients._k8s_site import Site
-from nemo_run._clients.k8s import GROUP, TRAINJOBS, VERSION, Cluster
-from nemo_run._credentials import mask_environment
+from nemo_run import _later
+from nemo_run._backends.kubeflow import jobs, legacy, manifests, refs
+from nemo_run._backends.kubeflow.calls import launch_script
+from nemo_run._backends.kubeflow.client import GROUP, TRAINJOBS, VERSION, Cluster
+from nemo_run._backends.kubeflow.kept import Keeping, KeptLog, keep_logs
+from nemo_run._backends.kubeflow.logs import NodeLogs
+from nemo_run._backends.kubeflow.pods import nodes_of, seen
+from nemo_run._backends.kubeflow.site import Site
+from nemo_run._backends.kubeflow.volume import WorkVolume
+from nemo_run._backends.kubernetes.notes import masked_variable, planned_id
+from nemo_run._backends.kubernetes.pod_lines import Window
+from nemo_run._backends.kubernetes.pod_logs import LAST_LINES
 from nemo_run._home import get_nemorun_home
-from nemo_run._records import JobRecord, JobRef
-from nemo_run.core.execution import _kubeflow_jobs as jobs
-from nemo_run.core.execution import _kubeflow_logs as logs
-from nemo_run.core.execution import _kubeflow_manifests as manifests
-from nemo_run.core.execution._kubeflow_calls import launch_script
-from nemo_run.core.execution._kubeflow_pods import pods_of, seen
-from nemo_run.core.execution._kubeflow_volume import WorkVolume
-from nemo_run.core.execution._pod_lines import Window
+from nemo_run._jobs.records import JobRecord, JobRef, mark_nonce
+from nemo_run._secrets.masking import mask_environment
+from nemo_run._values import literal
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.kubeflow import KubeflowExecutor, KubeflowJobState
 from nemo_run.exceptions import (
@@ -35,10 +39,6 @@ from nemo_run.exceptions import (
     JobNotFoundError,
     UnsupportedError,
 )
-from nemo_run.run._names import slug
-from nemo_run.run.torchx_backend.schedulers import _kubeflow_legacy
-from nemo_run.run.torchx_backend.schedulers import _kubeflow_refs as refs
-from nemo_run.run.torchx_backend.schedulers._kubeflow_kept import Keeping, KeptLog, keep_logs
 from nemo_run.run.torchx_backend.schedulers.api import (
     TAG,
     JobStatus,
@@ -52,10 +52,7 @@ LEGACY_INDEX = ".kubeflow_jobs.json"
 
 
 def __getattr__(name: str) -> Any:
-    if name == "KUBEFLOW_JOB_DIRS":
-        # The index file of 0.12, under the home directory of the moment.
-        return str(Path(get_nemorun_home()) / LEGACY_INDEX)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _later.file_at_home(__name__, name, {"KUBEFLOW_JOB_DIRS": LEGACY_INDEX})
 
 
 KUBEFLOW_STATES: dict[KubeflowJobState | None, AppState] = {
@@ -124,22 +121,22 @@ class KubeflowScheduler(
         shown = name.rpartition("-")[0] + "-*"
         trainer = body["spec"].get("trainer") or {}
         # Those of env_list are there by the user's own will, and not masked yet.
-        trainer["env"] = [_masked(variable) for variable in trainer.get("env") or ()]
+        trainer["env"] = [masked_variable(variable) for variable in trainer.get("env") or ()]
         text = f"POST /apis/{GROUP}/{VERSION}/namespaces/{executor.namespace}/{TRAINJOBS}\n"
         text += json.dumps(body, indent=2, ensure_ascii=False)
         text += f"\n\n# Script of {request.app.roles[0].name}, secrets masked\n"
         return (text + _script(request, masked=True)).replace(name, shown)
 
     def _planned_id(self, request: KubeflowJobRequest) -> str:
-        parts = (request.executor.experiment_id or "", request.app.roles[0].name)
-        return "___".join([*(slug(part, 40) for part in parts), request.name])
+        role = request.app.roles[0].name
+        return planned_id(request.executor.experiment_id, role, request.name)
 
     def _planned_ref(self, record: JobRecord) -> JobRef | None:
-        return refs.read_note(record.job_dir, jobs.name_in(record.app_id))
+        return refs.NOTES.read(record.job_dir, jobs.name_in(record.app_id))
 
     def _legacy_record(self, app_id: str) -> JobRecord | None:
         index = Path(get_nemorun_home()) / LEGACY_INDEX
-        return _kubeflow_legacy.find(index, app_id, self._scheduler_name())
+        return legacy.find(index, app_id, self._scheduler_name())
 
     def _launch(self, request: KubeflowJobRequest) -> JobRef:
         ref = _noted(request)
@@ -148,11 +145,13 @@ class KubeflowScheduler(
             Site.from_where(ref.where, patience_s=jobs.SUBMIT_PATIENCE_S),
             name=request.name,
             tag=request.app.metadata[TAG],
-            script=_script(request),
-            wanted=lambda: refs.check_wanted(ref),
+            # An earlier release may have noted it, without a nonce.
+            script=_script(request, nonce=ref.where.get("nonce", "")),
+            nonce=ref.where.get("nonce", ""),
+            wanted=lambda: refs.NOTES.check_wanted(ref),
         )
         ref = replace(ref, native_id=request.name)
-        if refs.cancelled_mark(ref).exists():
+        if refs.NOTES.is_cancelled(ref):
             self._stop(ref)
         return ref
 
@@ -175,7 +174,8 @@ class KubeflowScheduler(
         if not refs.was_created(ref):
             jobs.give_secret(cluster, job)
             refs.mark_created(ref)
-        found = seen(job, pods_of(cluster, name), nodes, on_volume=bool(ref.where["claim"]))
+        pods = nodes_of(cluster, name, ref.where.get("nonce", ""))
+        found = seen(job, pods, nodes, on_volume=bool(ref.where["claim"]))
         state = KUBEFLOW_STATES[found.state]
         status = JobStatus(
             # A job that is there is more than submitted.
@@ -194,9 +194,9 @@ class KubeflowScheduler(
     def _without_job(self, ref: JobRef, cluster: Cluster) -> JobStatus:
         """Return how a job is that has no TrainJob, or none any more."""
         name = ref.where["name"]
-        if pods_of(cluster, name):
+        if nodes_of(cluster, name):
             return JobStatus(state=AppState.RUNNING, message="it is being deleted", url=_url(ref))
-        if refs.cancelled_mark(ref).exists():
+        if refs.NOTES.is_cancelled(ref):
             said = "" if refs.was_created(ref) else "cancelled before it was created"
             return JobStatus(state=AppState.CANCELLED, message=said)
         if not refs.was_created(ref):
@@ -218,7 +218,8 @@ class KubeflowScheduler(
         if volume is None:
             return status
         try:
-            found = jobs.outcomes(volume, ref.where["place"], ref.where["name"])
+            nonce = ref.where.get("nonce", "")
+            found = jobs.outcomes(volume, ref.where["place"], ref.where["name"], nonce)
         except BackendUnavailableError:
             raise
         except BackendError as err:
@@ -255,7 +256,7 @@ class KubeflowScheduler(
             return
         if job is None and refs.was_created(ref):
             return
-        refs.mark_cancelled(ref)
+        refs.NOTES.cancel(ref)
         # One that was created meanwhile ends, too, and one that is not will not be.
         if job is not None or jobs.find(cluster, name, ref.where["tag"]) is not None:
             with Keeping(ref, cluster):
@@ -270,14 +271,10 @@ class KubeflowScheduler(
         wheres = [record.ref.where for record in records if record.ref is not None]
         for site in {Site.from_where(where) for where in wheres if where.get("server")}:
             for pod in site.cluster().pods(f"{manifests.PURPOSE_LABEL}={manifests.MOVER}"):
-                name, age_s = pod["metadata"]["name"], jobs.age_s(pod)
-                if pod["status"].get("phase") != "Running" or age_s > _MOVING_S:
-                    what = f"pod {name} of namespace {site.namespace}"
-                    found[what] = f"kubectl delete pod {name} -n {site.namespace}"
+                if pod.phase != "Running" or time.time() - pod.created_at > _MOVING_S:
+                    what = f"pod {pod.name} of namespace {site.namespace}"
+                    found[what] = f"kubectl delete pod {pod.name} -n {site.namespace}"
         return found
-
-    def _lines(self, ref: JobRef, query: LogQuery) -> Iterator[str]:
-        return (block.decode("utf-8", "replace") for block in self._bytes(ref, query))
 
     def _bytes(self, ref: JobRef, query: LogQuery) -> Iterator[bytes]:
         if query.stream is not Stream.COMBINED:
@@ -299,20 +296,17 @@ class KubeflowScheduler(
                 yield from KeptLog(ref, query.replica).read()
                 return
             directory = jobs.state_dir(ref.where["place"], ref.where["name"])
-            last_lines = logs.LAST_LINES if query.last_only else None
+            last_lines = LAST_LINES if query.last_only else None
             yield from volume.read(f"{directory}/log-{query.replica}.out", last_lines=last_lines)
 
-        return logs.read(
+        return NodeLogs(
             cluster,
             ref.where["name"],
-            replica=query.replica,
-            follow=query.follow,
-            last_only=query.last_only,
-            ended=ended,
-            window=Window(since=query.since, until=query.until),
-            otherwise=otherwise,
+            query.replica,
             continued=bool(ref.where.get("claim")),
-        )
+            window=Window(since=query.since, until=query.until),
+            nonce=ref.where.get("nonce", ""),
+        ).read(follow=query.follow, last_only=query.last_only, ended=ended, otherwise=otherwise)
 
 
 def create_scheduler(session_name: str, **kwargs: Any) -> KubeflowScheduler:
@@ -320,7 +314,7 @@ def create_scheduler(session_name: str, **kwargs: Any) -> KubeflowScheduler:
     return KubeflowScheduler(session_name)
 
 
-def _script(request: KubeflowJobRequest, *, masked: bool = False) -> str:
+def _script(request: KubeflowJobRequest, *, nonce: str = "", masked: bool = False) -> str:
     role = request.app.roles[0]
     return launch_script(
         request.executor,
@@ -328,18 +322,14 @@ def _script(request: KubeflowJobRequest, *, masked: bool = False) -> str:
         name=request.name,
         env=mask_environment(role.env) if masked else role.env,
         retries=role.max_retries,
+        nonce=nonce,
     )
-
-
-def _masked(variable: Mapping[str, Any]) -> dict[str, Any]:
-    name, value = str(variable.get("name", "")), variable.get("value")
-    if value is None:
-        return dict(variable)
-    return {**variable, "value": mask_environment({name: value})[name]}
 
 
 def _there(arg: str, executor: KubeflowExecutor) -> str:
     """Return an argument with paths of this machine, or of our link, as the pods see them."""
+    if isinstance(arg, literal):
+        return arg
     place = executor.place or manifests.RUNDIR
     if executor.workdir_local_path:
         arg = _moved(arg, Path(executor.workdir_local_path), place)
@@ -370,14 +360,14 @@ def _url(ref: JobRef) -> str:
 def _noted(request: KubeflowJobRequest) -> JobRef:
     """Return where to submit a job to, written down before it is.
 
-    Where somebody has written that before, it may have been submitted: then it is there or nowhere,
-    whatever the current context is now.
+    Where an earlier launcher has written that, it may have been submitted: then it is there or
+    nowhere, whatever the current context is now.
     """
     executor = request.executor
-    ref = refs.read_note(executor.job_dir, request.name)
+    ref = refs.NOTES.read(executor.job_dir, request.name)
     if ref is None:
         ref = JobRef(native_id="", where=_where(request, Site.current(executor.namespace)))
-        refs.write_note(ref)
+        refs.NOTES.write(ref)
     return ref
 
 
@@ -389,6 +379,7 @@ def _where(request: KubeflowJobRequest, site: Site) -> dict[str, str]:
         **volume.to_where(),
         "name": request.name,
         "tag": request.app.metadata[TAG],
+        "nonce": mark_nonce(request.app.metadata[TAG]),
         "nodes": str(executor.num_nodes),
         "job_dir": executor.job_dir,
         "place": executor.place,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,13 +17,17 @@ from torchx.schedulers.api import (
 )
 from torchx.specs import AppDef, AppState, runopts
 
-from nemo_run import _legacy
-from nemo_run._credentials import mask_environment
+from nemo_run import _later
+from nemo_run._backends.lepton.logs import ENDED, JobLog, exit_code
+from nemo_run._backends.lepton.script import job_name
 from nemo_run._home import get_nemorun_home
-from nemo_run._records import JobRecord, JobRef
+from nemo_run._jobs import legacy
+from nemo_run._jobs.records import JobRecord, JobRef
+from nemo_run._names import slug
+from nemo_run._secrets.masking import mask_environment
 from nemo_run._shell import render
-from nemo_run.core.execution._lepton_logs import ENDED, JobLog, exit_code
-from nemo_run.core.execution._lepton_script import job_name
+from nemo_run._transport.waiting import Waiting
+from nemo_run._values import literal
 from nemo_run.core.execution.base import Executor, ExecutorMacros
 from nemo_run.core.execution.lepton import LeptonExecutor, shown_state
 from nemo_run.exceptions import (
@@ -33,7 +36,6 @@ from nemo_run.exceptions import (
     JobNotFoundError,
     SubmitError,
 )
-from nemo_run.run._names import slug
 from nemo_run.run.torchx_backend.schedulers.api import (
     TAG,
     JobStatus,
@@ -42,7 +44,7 @@ from nemo_run.run.torchx_backend.schedulers.api import (
 )
 
 if TYPE_CHECKING:
-    from nemo_run._clients.lepton import Job, Lepton
+    from nemo_run._backends.lepton.client import Job, Lepton
 
 log = logging.getLogger(__name__)
 
@@ -73,22 +75,18 @@ _STATES: dict[str, AppState] = {
 }
 """By the names of the vendor's enum, all generations of it."""
 
+LEGACY_INDEX = ".lepton_jobs.json"
+"""The index file of 0.12, below the home directory. Only read."""
+
 _unclear: set[str] = set()
 
 
 def __getattr__(name: str) -> Any:
     if name == "LEPTON_STATES":
-        from nemo_run._clients.lepton import job_states
+        from nemo_run._backends.lepton.client import job_states
 
         return {state: _STATES.get(state.name, AppState.UNKNOWN) for state in job_states()}
-    if name == "LEPTON_JOB_DIRS":
-        # The index file of 0.12, under the home directory of the moment. Only read.
-        return str(_index())
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _index() -> Path:
-    return Path(get_nemorun_home()) / ".lepton_jobs.json"
+    return _later.file_at_home(__name__, name, {"LEPTON_JOB_DIRS": LEGACY_INDEX})
 
 
 @dataclass
@@ -118,7 +116,7 @@ class LeptonScheduler(
     @property
     def _client(self) -> Lepton:
         if self._connection is None:
-            from nemo_run._clients.lepton import Lepton
+            from nemo_run._backends.lepton.client import Lepton
 
             self._connection = Lepton()
         return self._connection
@@ -146,7 +144,9 @@ class LeptonScheduler(
         role.num_replicas = executor.nodes
         # Launchers that meet where their arguments say do so by the variables of the job.
         role.args = [
-            arg.replace(ExecutorMacros.HEAD_NODE_IP_VAR, "$MASTER_ADDR").replace(
+            arg
+            if isinstance(arg, literal)
+            else arg.replace(ExecutorMacros.HEAD_NODE_IP_VAR, "$MASTER_ADDR").replace(
                 ExecutorMacros.NODE_RANK_VAR, "$NODE_RANK"
             )
             for arg in role.args
@@ -187,7 +187,9 @@ class LeptonScheduler(
         return JobRef(native_id=job_id, where={"workspace": self._client.workspace})
 
     def _legacy_record(self, app_id: str) -> JobRecord | None:
-        return _legacy.find_cloud_job(_index(), app_id, self._scheduler_name())
+        return legacy.find_cloud_job(
+            Path(get_nemorun_home()) / LEGACY_INDEX, app_id, self._scheduler_name()
+        )
 
     def _launch(self, request: LeptonRequest) -> JobRef:
         environment = request.app.roles[0].env
@@ -260,10 +262,9 @@ class LeptonScheduler(
             if client.patiently(lambda: client.job(ref.native_id)).state in ENDED:
                 return
             client.patiently(ask)
-            deadline = time.monotonic() + STOPPING_S
-            pause_s = 0.05
+            waiting = Waiting(0.05, 5, timeout_s=STOPPING_S)
             while (job := client.patiently(lambda: client.job(ref.native_id))).state not in ENDED:
-                if time.monotonic() > deadline:
+                if waiting.is_over:
                     raise BackendError(
                         f"Asked Lepton to end {job.id}, but it is still {job.state} after "
                         f"{STOPPING_S:.0f} s. Cancel it once more, or look at "
@@ -271,8 +272,7 @@ class LeptonScheduler(
                         backend=self.backend,
                         operation="cancel",
                     )
-                time.sleep(pause_s)
-                pause_s = min(pause_s * 1.5, 5)
+                waiting.pause()
         except JobNotFoundError:
             self._check_workspace(ref)
             if ref.where.get("workspace"):
@@ -304,7 +304,7 @@ def _outcome(job: Job) -> tuple[AppState, str]:
         return AppState.CANCELLED, "archived before it had ended"
     if state is AppState.UNKNOWN and job.id not in _unclear:
         _unclear.add(job.id)
-        log.warning("%s: Lepton does not say, in words its client knows, how it is", job.id)
+        log.warning("%s: Lepton reported a state that its client does not know", job.id)
     return state, ""
 
 

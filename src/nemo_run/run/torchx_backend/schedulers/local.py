@@ -7,11 +7,10 @@ import functools
 import hashlib
 import logging
 import os
-import pprint
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -27,19 +26,23 @@ from torchx.schedulers.local_scheduler import (
 )
 from torchx.specs import AppDef, AppState, Role
 
-from nemo_run import _legacy, _replica
-from nemo_run._credentials import mask_environment
-from nemo_run._home import get_nemorun_home
-from nemo_run._nursery import nursery
+from nemo_run import _later
+from nemo_run._backends.local import replica as local_replica
+from nemo_run._backends.local.attempts import attempts_of
+from nemo_run._backends.local.fork_server import fork_server
+from nemo_run._backends.local.spec import ReplicaSpec
+from nemo_run._backends.local.status import ReplicaStatus, State, inspect
+from nemo_run._home import get_nemorun_home, working_directory
+from nemo_run._jobs import legacy
+from nemo_run._jobs.records import JobRecord, JobRef, JobUsage
+from nemo_run._names import slug
+from nemo_run._order import combined
 from nemo_run._parallel import in_parallel
-from nemo_run._records import JobRecord, JobRef
-from nemo_run._replica import ReplicaSpec, ReplicaStatus, SlotRequest
+from nemo_run._transport import log_files
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.local import LocalExecutor
 from nemo_run.exceptions import ConfigError, SubmitError
-from nemo_run.run._names import slug
-from nemo_run.run._order import combined
-from nemo_run.run.torchx_backend.schedulers import _logfiles
+from nemo_run.run.torchx_backend.schedulers._local_request import LocalRequest, described
 from nemo_run.run.torchx_backend.schedulers.api import (
     CWD,
     TAG,
@@ -57,14 +60,11 @@ log = logging.getLogger(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "LOCAL_JOB_DIRS":
-        # The index file of 0.12, under the home directory of the moment. Only read.
-        return str(Path(get_nemorun_home()) / _legacy.LOCAL_INDEX)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _later.file_at_home(__name__, name, {"LOCAL_JOB_DIRS": legacy.LOCAL_INDEX})
 
 
-STATES: dict[_replica.State, AppState] = {
-    # Recorded, but no supervisor took it over: whoever was to start it was killed first.
+STATES: dict[State, AppState] = {
+    # Recorded, but no supervisor took it over: its launcher was killed first.
     "unsubmitted": AppState.UNSUBMITTED,
     "pending": AppState.PENDING,
     "running": AppState.RUNNING,
@@ -72,16 +72,6 @@ STATES: dict[_replica.State, AppState] = {
     "failed": AppState.FAILED,
     "cancelled": AppState.CANCELLED,
 }
-
-
-@dataclass
-class LocalRequest(PopenRequest):
-    """A torchx request, and how often and how long to try."""
-
-    retries: int = 0
-    time_limit_s: float | None = None
-    separate_streams: bool = False
-    slots: tuple[SlotRequest, ...] = ()
 
 
 class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], LocalScheduler):
@@ -111,7 +101,7 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
         self._extra_paths = extra_paths or []
 
     def describe(self, app_id: str) -> DescribeAppResponse | None:
-        """Return what is known of a job, whoever started it; None where nothing is."""
+        """Return what is known of a job of any process; None where nothing is."""
         return super().describe(app_id)
 
     def schedule(self, dryrun_info: AppDryRunInfo[PopenRequest]) -> str:
@@ -192,18 +182,14 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
             role,
             *(str(directory / name) for name in ("stdout.log", "stderr.log", "combined.log")),
         )
-        param.cwd = role.metadata.get(CWD) or param.cwd or str(Path.cwd())
+        param.cwd = role.metadata.get(CWD) or param.cwd or str(working_directory())
         return param
 
     def _describe_request(self, request: PopenRequest) -> str:
-        shown = asdict(request)
-        for replicas in shown["role_params"].values():
-            for replica in replicas:
-                replica["env"] = mask_environment(replica["env"])
-        return pprint.pformat(shown, indent=2, width=80)
+        return "\n".join(described(request))
 
     def launching_several(self) -> AbstractContextManager[None]:
-        return nursery()
+        return fork_server()
 
     def _planned_id(self, request: PopenRequest) -> str:
         return request.app_id
@@ -220,13 +206,16 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
         sizes = {role: len(params) for role, params in request.role_params.items()}
         started: list[Path] = []
         try:
-            with nursery() if sum(sizes.values()) > 1 else nullcontext():
+            with fork_server() if sum(sizes.values()) > 1 else nullcontext():
                 for role, params in request.role_params.items():
                     for directory, param in zip(request.role_log_dirs[role], params, strict=True):
-                        _replica.start(Path(directory), self._spec(param, request))
+                        local_replica.start(Path(directory), self._spec(param, request))
                         started.append(Path(directory))
-        except BaseException:
+        except BaseException as err:
             _stop_all(started, grace_s=0)
+            if started:
+                # Replicas that were ended cannot be started again: nothing to be tried later.
+                err.__cause__ = None
             raise
         return JobRef(native_id=request.app_id, where=_where(request.log_dir, sizes.items()))
 
@@ -250,12 +239,18 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
         return env
 
     def _poll(self, ref: JobRef) -> JobStatus:
-        if _legacy.is_legacy(ref):
+        if legacy.is_legacy(ref):
             return self._poll_legacy(ref)
-        found = [_attended(directory) for directory in _directories(ref)]
+        directories = _directories(ref)
+        found = [_attended(directory) for directory in directories]
+        attempts = [
+            attempt
+            for directory, replica in zip(directories, found, strict=True)
+            for attempt in attempts_of(directory, replica)
+        ]
         state = combined([STATES[replica.state] for replica in found])
         codes = [replica.exit_code for replica in found if replica.exit_code is not None]
-        starts = [replica.started_at for replica in found if replica.started_at is not None]
+        starts = [attempt.started_at for attempt in attempts if attempt.started_at is not None]
         ends = [replica.ended_at for replica in found if replica.ended_at is not None]
         return JobStatus(
             state=state,
@@ -264,30 +259,42 @@ class PersistentLocalScheduler(SchedulerMixin[LocalExecutor, PopenRequest], Loca
             url=f"file://{ref.where['log_dir']}",
             restarts=max((max(0, replica.attempt - 1) for replica in found), default=0),
             started_at=min(starts, default=None),
+            attempts=tuple(attempts),
             ended_at=max(ends, default=None) if all(r.is_final for r in found) else None,
+            usage=_usage(found),
         )
 
     def _stop(self, ref: JobRef) -> None:
-        if not _legacy.is_legacy(ref):
+        if not legacy.is_legacy(ref):
             _stop_all(_directories(ref))
 
+    def _announce_stop(self, ref: JobRef) -> None:
+        if not legacy.is_legacy(ref):
+            for directory in _directories(ref):
+                local_replica.announce_stop(directory)
+
     def _kill(self, ref: JobRef) -> None:
-        if not _legacy.is_legacy(ref):
+        if not legacy.is_legacy(ref):
             _stop_all(_directories(ref), grace_s=0)
 
-    def _lines(self, ref: JobRef, query: LogQuery) -> Iterator[str]:
-        return (block.decode("utf-8", "replace") for block in self._bytes(ref, query))
-
     def _bytes(self, ref: JobRef, query: LogQuery) -> Iterator[bytes]:
-        if _legacy.is_legacy(ref):
+        if legacy.is_legacy(ref):
             record = self._legacy_record(ref.native_id)
             old = Path(record.log_dir if record else "", query.role, str(query.replica))
-            return _logfiles.read(old, query)
+            return log_files.read(old, query)
         directory = _replica_dir(Path(ref.where["log_dir"]), query.role, query.replica)
-        return _logfiles.read(directory, query, lambda: _attended(directory).is_final)
+        return log_files.read(directory, query, lambda: _attended(directory).is_final)
+
+    def tail(self, app_id: str, query: LogQuery, lines: int) -> Sequence[str]:
+        """Return the last lines of a log; of a failed job, those of what failed first."""
+        record = self._find(app_id)
+        if record is not None and record.state == "FAILED" and not legacy.is_legacy(record.ref):
+            role, replica = _failed_first(record, (query.role, query.replica))
+            query = replace(query, role=role, replica=replica)
+        return super().tail(app_id, query, lines)
 
     def _legacy_record(self, app_id: str) -> JobRecord | None:
-        return _legacy.find_local_job(Path(get_nemorun_home()) / _legacy.LOCAL_INDEX, app_id)
+        return legacy.find_local_job(Path(get_nemorun_home()) / legacy.LOCAL_INDEX, app_id)
 
     def _poll_legacy(self, ref: JobRef) -> JobStatus:
         record = self._legacy_record(ref.native_id)
@@ -317,15 +324,36 @@ def create_scheduler(
 
 def _attended(directory: Path) -> ReplicaStatus:
     """Return the status of a replica, given a new supervisor first if its own was killed."""
-    status = _replica.inspect(directory)
-    if status.unattended and _replica.adopt(directory):
-        status = _replica.inspect(directory)
+    status = inspect(directory)
+    try:
+        if status.unattended and local_replica.adopt(directory):
+            status = inspect(directory)
+    except SubmitError as err:
+        log.debug("%s", err)  # from where nothing can be written one can still look
     return status
+
+
+def _usage(replicas: Sequence[ReplicaStatus]) -> JobUsage | None:
+    times = [replica.cpu_s for replica in replicas if replica.cpu_s is not None]
+    peaks = [replica.peak_kib for replica in replicas if replica.peak_kib is not None]
+    return JobUsage(sum(times), max(peaks) * 1024) if times and peaks else None
+
+
+def _failed_first(record: JobRecord, otherwise: tuple[str, int]) -> tuple[str, int]:
+    """Return role and number of the replica that failed before the others did."""
+    found = [
+        (status.ended_at or float("inf"), role.name, k)
+        for role in record.roles
+        for k in range(role.replicas)
+        for status in [inspect(_replica_dir(Path(record.log_dir), role.name, k))]
+        if status.state == "failed"
+    ]
+    return min(found)[1:] if found else otherwise
 
 
 def _stop_all(directories: Sequence[Path], grace_s: float | None = None) -> None:
     """End replicas side by side, so that stubborn ones do not add up."""
-    stop = functools.partial(_replica.stop, grace_s=grace_s)
+    stop = functools.partial(local_replica.stop, grace_s=grace_s)
     in_parallel(stop, directories, workers=len(directories))
 
 

@@ -17,10 +17,17 @@ from torchx.schedulers.api import (
 )
 from torchx.specs import AppDef, AppState, is_terminal
 
-from nemo_run._clients import skypilot as client
-from nemo_run._home import get_nemorun_home
-from nemo_run._records import JobRecord, JobRef
-from nemo_run.core.execution._skypilot_task import task_name
+from nemo_run import _later
+from nemo_run._backends.skypilot import client, downloads, launches
+from nemo_run._backends.skypilot.jobs import (
+    INDEX,
+    NotListedNowError,
+    SkypilotSchedulerMixin,
+)
+from nemo_run._backends.skypilot.sdk import BACKEND, sdk
+from nemo_run._backends.skypilot.streams import LogLine
+from nemo_run._backends.skypilot.task import task_name
+from nemo_run._jobs.records import JobRecord, JobRef
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.skypilot import (
     SkypilotExecutor,
@@ -35,12 +42,6 @@ from nemo_run.exceptions import (
     JobLostError,
     JobNotFoundError,
     UnsupportedError,
-)
-from nemo_run.run.torchx_backend.schedulers._skypilot import (
-    INDEX,
-    NotListedNowError,
-    SkypilotSchedulerMixin,
-    ref_of,
 )
 from nemo_run.run.torchx_backend.schedulers.api import TAG, JobStatus, SchedulerMixin
 
@@ -84,14 +85,12 @@ _MISSING: Mapping[str | None, type[JobNotFoundError]] = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "SKYPILOT_JOB_DIRS":
-        return str(Path(get_nemorun_home()) / INDEX)
     if name == "SKYPILOT_STATES":
         if find_spec("sky") is None:
             return {}
-        known = client.sdk().JobStatus
+        known = sdk().JobStatus
         return {known(word): state for word, state in STATES.items() if word in known.__members__}
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _later.file_at_home(__name__, name, {"SKYPILOT_JOB_DIRS": INDEX})
 
 
 @dataclass
@@ -149,7 +148,7 @@ class SkypilotScheduler(
             for name, status in found.items()
             if status is not None
             and is_unused(status, made[name])
-            and not client.live_launches(name)
+            and not launches.live_launches(name)
         }
 
     def unused(self) -> dict[str, str]:
@@ -176,14 +175,10 @@ class SkypilotScheduler(
     def _forecast(self, request: SkypilotRequest) -> str:
         return client.forecast(request.task, request.executor.cluster())
 
-    def _launch(self, request: SkypilotRequest) -> JobRef:
-        executor = request.executor
-        return ref_of(executor.submit(request.task), request.app_id, executor.job_dir)
-
     def _stop(self, ref: JobRef) -> None:
         request = self._launch_request(ref)
         if request is not None and request.is_live:
-            client.cancel_request(request.id)
+            launches.cancel_request(request.id)
         app_id = ref.where["app_id"]
         cluster, _, _ = split_app_id(app_id)
         job = self._job(app_id)
@@ -216,7 +211,7 @@ class SkypilotScheduler(
 
     def _missing(self, app_id: str) -> JobNotFoundError:
         cluster, _, _ = split_app_id(app_id)
-        is_launching = bool(client.live_launches(cluster))
+        is_launching = bool(launches.live_launches(cluster))
         status = client.cluster_status(cluster)
         # SkyPilot lists no jobs of a cluster that is up, while it makes it ready for another.
         if (status == "INIT" and is_launching) or (status == "UP" and self._job(app_id)):
@@ -227,19 +222,20 @@ class SkypilotScheduler(
             )
         return missing(cluster, status)
 
-    def _launch_request(self, ref: JobRef) -> client.SkyRequest | None:
+    def _launch_request(self, ref: JobRef) -> launches.SkyRequest | None:
         if ref.native_id:
-            return client.find_request(ref.native_id)
+            return launches.find_request(ref.native_id)
         cluster, task, last = split_app_id(ref.where["app_id"])
         if last.isdecimal():  # of 0.12, which waited for its requests
             return None
-        return next(iter(client.requests_naming(cluster, job_name(task, last))), None)
+        return next(iter(launches.requests_naming(cluster, job_name(task, last))), None)
 
-    def _stream(self, app_id: str, job: client.SkyJob, *, follow: bool) -> Iterator[client.LogLine]:
+    def _stream(self, app_id: str, job: client.SkyJob, *, follow: bool) -> Iterator[LogLine]:
         return client.tail(split_app_id(app_id)[0], job.id, follow=follow)
 
     def _download(self, app_id: str, job: client.SkyJob, directory: Path) -> None:
-        client.download(split_app_id(app_id)[0], job.id, directory)
+        has_failed = job.status == "FAILED"
+        downloads.download(split_app_id(app_id)[0], job.id, directory, has_failed=has_failed)
 
     def _legacy_task(self, app_id: str) -> str:
         return split_app_id(app_id)[1]
@@ -250,7 +246,7 @@ def missing(cluster: str, status: str | None) -> JobNotFoundError:
     said = CLUSTERS.get(status, f"is {status}")
     return _MISSING.get(status, JobNotFoundError)(
         f"the job was launched, but its cluster {cluster} {said}",
-        backend=client.BACKEND,
+        backend=BACKEND,
         operation="status",
     )
 

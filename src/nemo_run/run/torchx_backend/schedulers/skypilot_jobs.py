@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,10 +17,16 @@ from torchx.schedulers.api import (
 )
 from torchx.specs import AppDef, AppState, is_terminal
 
-from nemo_run._clients import skypilot as client
-from nemo_run._home import get_nemorun_home
-from nemo_run._records import JobRecord, JobRef
-from nemo_run.core.execution._skypilot_task import task_name
+from nemo_run import _later
+from nemo_run._backends.skypilot import client, downloads, launches
+from nemo_run._backends.skypilot.jobs import (
+    INDEX,
+    SkypilotSchedulerMixin,
+)
+from nemo_run._backends.skypilot.streams import LogLine
+from nemo_run._backends.skypilot.task import task_name
+from nemo_run._jobs.records import JobRecord, JobRef
+from nemo_run._transport.waiting import Waiting
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.skypilot_jobs import (
     SkypilotJobsExecutor,
@@ -29,11 +34,6 @@ from nemo_run.core.execution.skypilot_jobs import (
     split_app_id,
 )
 from nemo_run.exceptions import ConfigError, JobLostError, JobNotFoundError
-from nemo_run.run.torchx_backend.schedulers._skypilot import (
-    INDEX,
-    SkypilotSchedulerMixin,
-    ref_of,
-)
 from nemo_run.run.torchx_backend.schedulers.api import TAG, SchedulerMixin
 
 if TYPE_CHECKING:
@@ -72,14 +72,12 @@ _CANCEL_POLL_S = 1.0
 
 
 def __getattr__(name: str) -> Any:
-    if name == "SKYPILOT_JOB_DIRS":
-        return str(Path(get_nemorun_home()) / INDEX)
     if name == "SKYPILOT_STATES":
         if find_spec("sky") is None:
             return {}
         words = client.managed_job_status()
         return {word: STATES[word.value] for word in words if word.value in STATES}
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _later.file_at_home(__name__, name, {"SKYPILOT_JOB_DIRS": INDEX})
 
 
 @dataclass
@@ -127,25 +125,21 @@ class SkypilotJobsScheduler(
         where = task_name(executor.cluster_name or executor.experiment_id or "managed")
         return SkypilotJobsRequest(task, executor, f"{where}___{name}___{tag}")
 
-    def _launch(self, request: SkypilotJobsRequest) -> JobRef:
-        executor = request.executor
-        return ref_of(executor.submit(request.task), request.app_id, executor.job_dir)
-
     def _stop(self, ref: JobRef) -> None:
         request = self._launch_request(ref)
         if request is not None and request.is_live:
-            client.cancel_request(request.id)
+            launches.cancel_request(request.id)
         app_id = ref.where["app_id"]
         job = self._job(app_id)
         if job is None or is_terminal(self._state(job)):
             return
         client.cancel_managed(job.id)
         # SkyPilot answers when it has taken note; the controller then ends job and cluster.
-        deadline = time.monotonic() + _CANCEL_TIMEOUT_S
+        waiting = Waiting(_CANCEL_POLL_S, _CANCEL_POLL_S, timeout_s=_CANCEL_TIMEOUT_S)
         while job is not None and not is_terminal(self._state(job)):
-            if time.monotonic() > deadline:
+            if waiting.is_over:
                 return
-            time.sleep(_CANCEL_POLL_S)
+            waiting.pause()
             job = self._job(app_id)
 
     def _job(self, app_id: str) -> client.SkyJob | None:
@@ -162,22 +156,22 @@ class SkypilotJobsScheduler(
             operation="status",
         )
 
-    def _launch_request(self, ref: JobRef) -> client.SkyRequest | None:
+    def _launch_request(self, ref: JobRef) -> launches.SkyRequest | None:
         if ref.native_id:
-            return client.find_request(ref.native_id)
+            return launches.find_request(ref.native_id)
         _, task, last = split_app_id(ref.where["app_id"])
         if last.isdecimal():  # of 0.12, which waited for its requests
             return None
-        return next(iter(client.requests_naming(None, f"{task}-{last}")), None)
+        return next(iter(launches.requests_naming(None, f"{task}-{last}")), None)
 
-    def _stream(self, app_id: str, job: client.SkyJob, *, follow: bool) -> Iterator[client.LogLine]:
+    def _stream(self, app_id: str, job: client.SkyJob, *, follow: bool) -> Iterator[LogLine]:
         return client.tail_managed(job.id, follow=follow)
 
     def _host(self, record: JobRecord) -> str:
         return "skypilot-api"
 
     def _download(self, app_id: str, job: client.SkyJob, directory: Path) -> None:
-        client.download_managed(job.id, directory, has_run=job.status in _RAN)
+        downloads.download_managed(job.id, directory, has_run=job.status in _RAN)
 
     def _legacy_task(self, app_id: str) -> str:
         # The index file has jobs of clusters too, which have one part more.

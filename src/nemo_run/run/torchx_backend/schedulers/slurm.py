@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,24 +10,24 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torchx.schedulers.api import Scheduler
 from torchx.specs import AppDef, AppState, is_terminal
 
-from nemo_run import _legacy_slurm
-from nemo_run._clients.slurm import Slurm, Submission
+from nemo_run import _later
+from nemo_run._backends.ray.slurm_batch import RayBatch
+from nemo_run._backends.slurm import legacy
+from nemo_run._backends.slurm import request as slurm_request
+from nemo_run._backends.slurm.job import SubmittedJob, client_for, look, submit_once
+from nemo_run._backends.slurm.status import SLURM_STATES, job_status
 from nemo_run._files import write_whole
 from nemo_run._home import get_nemorun_home
-from nemo_run._records import JobRecord, JobRef
+from nemo_run._jobs.records import JobRecord, JobRef
+from nemo_run._transport.waiting import Waiting
+from nemo_run.config import USE_WITH_RAY_CLUSTER_KEY
 from nemo_run.core.execution.base import Executor
 from nemo_run.core.execution.slurm import SlurmBatchRequest, SlurmExecutor
 from nemo_run.exceptions import (
-    BackendError,
     BackendUnavailableError,
-    ConnectionLostError,
     JobNotFoundError,
     RecordError,
-    SubmitError,
 )
-from nemo_run.run.torchx_backend.schedulers import _slurm_request
-from nemo_run.run.torchx_backend.schedulers._slurm_job import SubmittedJob, client_for, look
-from nemo_run.run.torchx_backend.schedulers._slurm_status import SLURM_STATES, job_status
 from nemo_run.run.torchx_backend.schedulers.api import JobStatus, LogQuery, SchedulerMixin
 
 if TYPE_CHECKING:
@@ -47,17 +46,11 @@ log = logging.getLogger(__name__)
 MAX_CONSECUTIVE_SACCT_FAILURES = 30
 """Kept for scripts that read it: no number of failed questions ends a job."""
 
-SUBMIT_PATIENCE_S = 120.0
-UNREACHED_PATIENCE_S = 15.0
 CANCEL_PATIENCE_S = 120.0
-PAUSE_S = (0.1, 5.0)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "SLURM_JOB_DIRS":
-        # The index file of 0.12, under the home directory of the moment. Only read.
-        return str(Path(get_nemorun_home()) / _legacy_slurm.INDEX)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _later.file_at_home(__name__, name, {"SLURM_JOB_DIRS": legacy.INDEX})
 
 
 class SlurmTunnelScheduler(
@@ -80,7 +73,9 @@ class SlurmTunnelScheduler(
     # Planning.
 
     def _plan(self, app: AppDef, executor: SlurmExecutor) -> SlurmBatchRequest:
-        request = _slurm_request.plan(app, executor)
+        request = slurm_request.plan(app, executor)
+        if app.metadata.get(USE_WITH_RAY_CLUSTER_KEY):
+            request = RayBatch.around(request)
         if executor.rank_logs:
             for position, role in enumerate(app.roles):
                 role.num_replicas = request.tasks_of(position)
@@ -97,34 +92,8 @@ class SlurmTunnelScheduler(
         script = request.materialize().encode()
         _leave_copy(request.executor, script)
         client = client_for(request.executor.tunnel)
-        job_id = self._settle(client, _slurm_request.submission(request, script))
-        return _slurm_request.reference(request, self._own_id(job_id, request), job_id)
-
-    def _settle(self, client: Slurm, submission: Submission) -> str:
-        """Submit once, however often the connection breaks on the way.
-
-        Raises:
-            SubmitError: Slurm did not accept it, or was not there from the beginning.
-            ConnectionLostError: it may have been submitted, and nobody can say.
-        """
-        started = time.monotonic()
-        pause_s, in_doubt = PAUSE_S[0], False
-        while True:
-            try:
-                if in_doubt:
-                    found = client.find(submission.state_dir)
-                    if found is not None:
-                        return found
-                    in_doubt = False
-                return client.submit(submission)
-            except BackendUnavailableError as err:
-                in_doubt = in_doubt or err.backend != "ssh" or isinstance(err, ConnectionLostError)
-                patience_s = SUBMIT_PATIENCE_S if in_doubt else UNREACHED_PATIENCE_S
-                if time.monotonic() - started > patience_s:
-                    raise _given_up(err, in_doubt) from err
-                log.warning("%s; trying again", err)
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 2, PAUSE_S[1])
+        job_id = submit_once(client, slurm_request.submission(request, script))
+        return slurm_request.reference(request, self._own_id(job_id, request), job_id)
 
     def _own_id(self, job_id: str, request: SlurmBatchRequest) -> str:
         """Return the number, made unlike that of another cluster's job which we know already."""
@@ -137,7 +106,7 @@ class SlurmTunnelScheduler(
         job_id = client_for(request.executor.tunnel).find(request.state_dir)
         if job_id is None:
             return None
-        return _slurm_request.reference(request, self._own_id(job_id, request), job_id)
+        return slurm_request.reference(request, self._own_id(job_id, request), job_id)
 
     # Asking.
 
@@ -180,9 +149,8 @@ class SlurmTunnelScheduler(
     def _cancel(self, job: SubmittedJob, *, kill: bool) -> None:
         """Ask Slurm to end a job and wait until it says that all its processes are gone."""
         job.client.cancel(job.id, job.state_dir, kill=kill, array=bool(job.array))
-        deadline = time.monotonic() + CANCEL_PATIENCE_S
-        pause_s = PAUSE_S[0]
-        while time.monotonic() < deadline:
+        waiting = Waiting(0.1, 1.0, timeout_s=CANCEL_PATIENCE_S)
+        while not waiting.is_over:
             try:
                 if is_terminal(job_status(job.report()).state):
                     return
@@ -190,13 +158,9 @@ class SlurmTunnelScheduler(
                 return
             except BackendUnavailableError as err:
                 log.warning("%s", err)
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 1.5, 1.0)
+            waiting.pause()
 
     # Reading.
-
-    def _lines(self, ref: JobRef, query: LogQuery) -> Iterator[str]:
-        return (block.decode("utf-8", "replace") for block in self._bytes(ref, query))
 
     def _bytes(self, ref: JobRef, query: LogQuery) -> Iterator[bytes]:
         job = SubmittedJob(ref)
@@ -204,16 +168,7 @@ class SlurmTunnelScheduler(
         if record is not None and record.is_terminal and not job.is_settled:
             # There was trouble when it was seen to end.
             job.settle(AppState[record.state])
-        return job.logs(query.role, query.replica).read(query, lambda: self._has_ended(ref))
-
-    def _has_ended(self, ref: JobRef) -> bool:
-        try:
-            return is_terminal(job_status(SubmittedJob(ref).report()).state)
-        except BackendUnavailableError as err:
-            log.debug("%s", err)
-            return False
-        except JobNotFoundError:
-            return True
+        return job.logs(query.role, query.replica).read(query, job.has_ended)
 
     def tail(self, app_id: str, query: LogQuery, lines: int) -> Sequence[str]:
         """Return the last lines of a log; of a failed job, those of the task that failed first."""
@@ -223,7 +178,7 @@ class SlurmTunnelScheduler(
         return super().tail(app_id, query, lines)
 
     def _legacy_record(self, app_id: str) -> JobRecord | None:
-        return _legacy_slurm.find_slurm_job(Path(get_nemorun_home()) / _legacy_slurm.INDEX, app_id)
+        return legacy.find_slurm_job(Path(get_nemorun_home()) / legacy.INDEX, app_id)
 
 
 def create_scheduler(session_name: str, **kwargs: Any) -> SlurmTunnelScheduler:
@@ -237,14 +192,3 @@ def _leave_copy(executor: SlurmExecutor, script: bytes) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     name = executor.job_name.replace("/", "_")
     write_whole(directory / f"{name}_sbatch.sh", script, sync=False)
-
-
-def _given_up(err: BackendUnavailableError, in_doubt: bool) -> BackendError:
-    if not in_doubt:
-        return SubmitError(f"{err} Nothing was submitted.", backend=err.backend, operation="submit")
-    return ConnectionLostError(
-        f"It is not known whether the job was submitted: {err}",
-        backend=err.backend,
-        operation="submit",
-        detail=err.detail,
-    )

@@ -1,0 +1,1 @@
+"""One folder for each place where jobs run. A backend imports no other backend."""

@@ -1,0 +1,1 @@
+"""Jobs on Kubernetes with Kubeflow's TrainJobs."""

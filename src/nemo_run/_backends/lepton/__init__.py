@@ -1,0 +1,1 @@
+"""Jobs on Lepton, through the vendor's client."""

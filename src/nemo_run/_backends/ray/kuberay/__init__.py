@@ -1,0 +1,1 @@
+"""Ray clusters and jobs on Kubernetes, as objects of the KubeRay operator."""

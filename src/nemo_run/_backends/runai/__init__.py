@@ -1,0 +1,1 @@
+"""Jobs on DGX Cloud, whose control plane is Run:ai."""

@@ -1,0 +1,1 @@
+"""Jobs on clusters that SkyPilot makes, and its managed jobs."""

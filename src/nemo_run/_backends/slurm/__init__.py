@@ -1,0 +1,1 @@
+"""Jobs on Slurm: batch scripts, what is asked on the cluster, and what its answers mean."""

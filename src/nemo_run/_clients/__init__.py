@@ -1,1 +1,0 @@
-"""The calls we make to clusters, typed. A client knows neither executors nor torchx."""

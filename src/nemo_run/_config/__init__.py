@@ -1,0 +1,1 @@
+"""What configs are made of: Fiddle's buildables, annotations, paths into a tree, drawings."""

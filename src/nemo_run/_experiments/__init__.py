@@ -1,0 +1,1 @@
+"""What an experiment does: jobs, setup, the conductor, the store, provenance, display."""

@@ -1,0 +1,1 @@
+"""Launch jobs in order and see them through: here, in this process, or detached."""

@@ -1,0 +1,1 @@
+"""How a program ends that launched jobs: what it has not looked at, and its exit code."""

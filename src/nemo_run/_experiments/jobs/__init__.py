@@ -1,0 +1,1 @@
+"""What users add to an experiment becomes jobs, checked before the first is submitted."""

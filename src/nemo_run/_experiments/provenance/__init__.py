@@ -1,0 +1,1 @@
+"""Where an experiment comes from: code, machine, person, call."""

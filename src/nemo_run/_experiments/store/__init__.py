@@ -1,0 +1,1 @@
+"""Experiments on disk: written, read back, listed."""

@@ -1,0 +1,1 @@
+"""How bytes and questions travel: ssh, HTTP, websockets, and questions asked together."""

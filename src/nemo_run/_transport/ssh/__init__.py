@@ -1,0 +1,1 @@
+"""One ssh connection for each machine: commands, files and ports over it."""

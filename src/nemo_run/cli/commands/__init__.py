@@ -1,0 +1,1 @@
+"""The commands of ``nemorun`` that run something, and what they read."""

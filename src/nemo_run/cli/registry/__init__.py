@@ -1,0 +1,1 @@
+"""Factories, entrypoints and plug-ins, by name."""

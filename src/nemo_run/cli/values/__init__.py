@@ -1,0 +1,1 @@
+"""Words become values: grammar, literals, types, config files, paths into configs."""

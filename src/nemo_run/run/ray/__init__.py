@@ -1,0 +1,1 @@
+"""Ray clusters and jobs, by `RayCluster` and `RayJob` of the modules here."""
