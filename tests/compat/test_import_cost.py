@@ -8,7 +8,6 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from tests.compat.to_come import piece_for, waits_for
 
 import nemo_run
 
@@ -100,11 +99,7 @@ VENDORS = ("sky", "leptonai", "kubernetes", "ray", "torch", "fabric", "paramiko"
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=waits_for(f"nemo_run.{name}"))
-        for name in nemo_run.__all__
-        if name.endswith("Executor")
-    ],
+    [name for name in nemo_run.__all__ if name.endswith("Executor")],
 )
 def test_touching_an_executor_loads_no_vendor_library(name: str) -> None:
     code = f"""
@@ -145,7 +140,6 @@ RUN_ORDERS = {
 
 
 @pytest.mark.slow
-@waits_for("nemo_run.run.experiment")
 @pytest.mark.parametrize("order", RUN_ORDERS.values(), ids=RUN_ORDERS)
 def test_run_is_function_and_package_in_any_order(order: str) -> None:
     code = f"""
@@ -173,7 +167,6 @@ def test_run_is_function_and_package_in_any_order(order: str) -> None:
     ],
 )
 @pytest.mark.slow
-@waits_for("nemo_run.run.experiment")
 def test_submodules_of_run_are_reachable(code: str) -> None:
     assert in_new_interpreter(code) == "nemo_run.run.experiment"
 
@@ -215,10 +208,7 @@ def test_help_is_function_and_module_in_any_order(order: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=waits_for(f"nemo_run.{name}"))
-        for name in ("config", "cli", "core", "exceptions", "package_info", "api", "devspace")
-    ],
+    ("config", "cli", "core", "exceptions", "package_info", "api", "devspace"),
 )
 def test_submodules_are_reachable_after_a_plain_import(name: str) -> None:
     assert in_new_interpreter(f"import nemo_run as run; print(run.{name}.__name__)") == (
@@ -257,10 +247,10 @@ def test_a_name_once_resolved_is_an_ordinary_attribute() -> None:
 
 @pytest.mark.slow
 def test_a_star_import_brings_what_is_there() -> None:
-    here = [name for name in nemo_run.__all__ if piece_for(f"nemo_run.{name}") is None]
-    code = f"""
+    code = """
+        import nemo_run
         from nemo_run import *
-        print([name for name in {here!r} if name not in globals()])
+        print([name for name in nemo_run.__all__ if name not in globals()])
     """
     assert in_new_interpreter(code) == "[]"
 
@@ -302,30 +292,50 @@ version: str = run.__version__
 """
 
 
-def mypy(source: str, tmp_path: Path) -> str:
-    (tmp_path / "script.py").write_text(source, encoding="utf-8")
+MISTAKEN = """
+import nemo_run as run
+run.Confg
+run.Script(inline=3)
+run.LocalExecutor(ntask=2)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_type_checker_sees_the_names_and_mistakes(tmp_path: Path) -> None:
+    (tmp_path / "typed.py").write_text(TYPED, encoding="utf-8")
+    (tmp_path / "mistaken.py").write_text(MISTAKEN, encoding="utf-8")
     (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\n", encoding="utf-8")
+    cache = ["--cache-dir", str(tmp_path / "cache")]
+    # One call for both: it reads the whole package.
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), "script.py"],
+        [sys.executable, "-m", "mypy", *cache, "typed.py", "mistaken.py"],
         capture_output=True,
         text=True,
         cwd=tmp_path,
         check=False,
     )
-    return done.stdout
+    found = [line.partition(": error: ")[0] for line in done.stdout.splitlines()]
+    assert 'mistaken.py:3: error: Module has no attribute "Confg"' in done.stdout
+    assert found[:-1] == ["mistaken.py:3", "mistaken.py:4", "mistaken.py:5"]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_type_checker_sees_the_names(tmp_path: Path) -> None:
-    assert "Success: no issues found" in mypy(TYPED, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_type_checker_sees_mistakes(tmp_path: Path) -> None:
-    source = "import nemo_run as run\nrun.Confg\nrun.Script(inline=3)\nrun.LocalExecutor(ntask=2)\n"
-    found = mypy(source, tmp_path)
-    assert 'script.py:2: error: Module has no attribute "Confg"' in found
-    assert "script.py:3: error" in found
-    assert "script.py:4: error" in found
+@pytest.mark.parametrize(
+    "name",
+    [
+        "core.execution.slurm.SlurmJobDetails",
+        "core.execution.base.Executor",
+        "core.execution.utils.fill_template",
+        "core.tunnel.client.Tunnel",
+        "core.tunnel.rsync.rsync",
+        "core.packaging.git.GitArchivePackager",
+        "core.serialization.zlib_json.ZlibJSONSerializer",
+        "core.frontend.console.api.CONSOLE",
+        "core.runners.fdl_runner",
+        "run.sweep",
+        "run.torchx_backend.schedulers.slurm.create_scheduler",
+        "run.torchx_backend.components.torchrun",
+    ],
+)
+def test_modules_are_attributes_of_their_packages(name: str) -> None:
+    in_new_interpreter(f"import nemo_run\nnemo_run.{name}")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.compat.contract import PACKAGE, Entry, entries, mismatches
-from tests.compat.to_come import waits_for
+from tests.compat.contract import Entry, entries, mismatches
 
 LISTINGS = sorted((Path(__file__).parent / "listings").glob("*.txt"))
 
@@ -19,10 +18,7 @@ def documented() -> list[Entry]:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(
     "entry",
-    [
-        pytest.param(entry, id=entry.name, marks=waits_for(f"{PACKAGE}.{entry.name}"))
-        for entry in documented()
-    ],
+    [pytest.param(entry, id=entry.name) for entry in documented()],
 )
 def test_what_is_documented_is_there(entry: Entry) -> None:
     assert mismatches(entry) == []

@@ -1,0 +1,1 @@
+echo "step $1 of $OF"
