@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import ipaddress
 import logging
 import os
 import signal
 import socket
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from tests import needs, patience
 
 from nemo_run import _home
+
+RAY_AGENT_PORT = 52365
+"""Where the agent of every Ray node listens unless it is told otherwise."""
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("nemo_run", deadline=None)
@@ -28,7 +35,41 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 if TYPE_CHECKING:
     from tests.integration.docker.engine import DockerEngine
+    from tests.integration.ray.bed import RayBed
     from tests.integration.slurm.cluster import SlurmCluster
+
+
+@pytest.hookimpl(tryfirst=True)  # before the time limit of tests is read
+def pytest_configure(config: pytest.Config) -> None:
+    patience.measure()
+    if config.option.timeout is None:
+        config.option.timeout = patience.seconds(float(config.getini("timeout")))
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    needs.mark_engines(items)
+    for item in items:
+        if limit := item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(patience.seconds(limit.args[0])), append=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    needs.begin(item)
+    try:
+        return (yield)
+    finally:
+        needs.end()
+
+
+@contextlib.contextmanager
+def in_home(home: Path) -> Iterator[None]:
+    """Use a home directory in a fixture that tests share, and that is made before their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NEMORUN_HOME", str(home))
+        patch.setattr(_home, "_chosen", None)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +111,38 @@ def docker_engine() -> Iterator[DockerEngine]:
 
     with temporary_engine() as engine:
         yield engine
+
+
+@pytest.fixture(scope="session")
+def ray_bed() -> Iterator[RayBed]:
+    """A Ray cluster for all tests, also of other processes of this run."""
+    from tests.integration.ray.bed import shared_bed
+
+    with shared_bed() as bed:
+        yield bed
+
+
+@pytest.fixture
+def usual_ray_ports() -> Iterator[None]:
+    """Be the only test with a real Ray in emulated containers, which share this machine's ports."""
+    path = Path(tempfile.gettempdir()) / f"nemo-run-test-ray-ports-{os.getuid()}.lock"
+    with path.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        deadline = patience.deadline(60)
+        while _is_taken(RAY_AGENT_PORT):
+            assert time.monotonic() < deadline, f"port {RAY_AGENT_PORT} is taken"
+            time.sleep(0.1)
+        yield
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False
 
 
 @pytest.fixture(autouse=True)
@@ -127,3 +200,4 @@ def _refuse_network(event: str, args: tuple[Any, ...]) -> None:
 
 
 sys.addaudithook(_refuse_network)
+sys.addaudithook(needs.refuse_programs)

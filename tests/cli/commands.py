@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -69,3 +71,30 @@ def script(name: str, *words: str, cwd: Path, **options: Any) -> Result:
 def nemorun(*words: str, cwd: Path, program: str = "nemorun", **options: Any) -> Result:
     """Run the installed command."""
     return run([BIN / program, *words], cwd=cwd, **options)
+
+
+def on_a_terminal(argv: list[str], env: Mapping[str, str]) -> str:
+    """Return what a command shows on a terminal, colours and all."""
+    main, side = pty.openpty()
+    process = subprocess.Popen(
+        argv,
+        stdin=side,
+        stdout=side,
+        stderr=side,
+        env={**os.environ, "TERM": "xterm", **env},
+        close_fds=True,
+    )
+    os.close(side)
+    seen = b""
+    while process.poll() is None or select.select([main], [], [], 0)[0]:
+        if select.select([main], [], [], 0.1)[0]:
+            try:
+                block = os.read(main, 65536)
+            except OSError:  # the other side was closed
+                break
+            if not block:
+                break
+            seen += block
+    os.close(main)
+    process.wait()
+    return seen.decode().replace("\r\n", "\n")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tests import patience
 
 import nemo_run.cli
 
@@ -13,7 +14,11 @@ import nemo_run.cli
 def loaded_by(statement: str) -> set[str]:
     code = f"import sys; {statement}; print(*(m.partition('.')[0] for m in sys.modules))"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=patience.seconds(60),
     )
     return set(done.stdout.split())
 
@@ -57,9 +62,19 @@ def test_the_help_of_a_script_loads_nothing_that_changes_or_stores_tasks() -> No
         "print('LOADED', *sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=patience.seconds(60),
     )
     loaded = set(done.stdout.rpartition("LOADED")[2].split())
-    assert "nemo_run.cli._entrypoint_help" in loaded
-    needless = {"nemo_run.cli._edit", "nemo_run.cli._grammar", "difflib", "json", "argparse"}
+    assert "nemo_run.cli.registry.entrypoint_help" in loaded
+    needless = {
+        "nemo_run.cli.values.edit",
+        "nemo_run.cli.values.grammar",
+        "difflib",
+        "json",
+        "argparse",
+    }
     assert not loaded & {*HEAVY, *needless, "fiddle._src.experimental.serialization"}

@@ -11,8 +11,9 @@ from tests.cli import commands
 from tests.cli.commands import Result
 from tests.cli.test_installed_command import PLUGIN
 
-from nemo_run.cli._completion import SCRIPTS, _split, candidates
-from nemo_run.cli._experiments import COMMANDS
+from nemo_run.cli.commands.completion import SCRIPTS, _split, candidates
+from nemo_run.cli.experiments import COMMANDS
+from nemo_run.devspace._records import Record
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +50,17 @@ def test_commands_options_and_experiments_are_offered(home: Path) -> None:
     assert candidates(["experiment", "rerun", "beta", "--job"], "") == []
     assert candidates(["completion"], "") == ["bash", "fish", "zsh"]
     assert "--help" in candidates(["nonsense"], "")
+
+
+def test_names_and_options_of_devspaces_are_offered() -> None:
+    record = Record(name="dev", label="x", directory="/x", workspace="/x", executor="LocalExecutor")
+    record.save()
+    assert candidates(["devspace"], "st") == ["stop"]
+    assert candidates(["devspace", "stop"], "") == ["dev"]
+    assert candidates(["devspace", "connect"], "d") == ["dev"]
+    assert candidates(["devspace", "launch"], "--i") == ["--idle"]
+    assert candidates(["devspace", "launch", "--editor"], "c") == ["code", "cursor"]
+    assert candidates(["devspace", "nonsense"], "") == []
 
 
 @pytest.mark.parametrize(
@@ -172,6 +184,7 @@ def fish_replies(line: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.needs("zsh")
 def test_zsh_completes_from_the_first_time_on(home: Path, tmp_path: Path) -> None:
     assert zsh_replies(tmp_path, "nemorun experiment log") == ["logs"]
     beta = ["beta", "beta_0000000000000000003"]
@@ -179,6 +192,7 @@ def test_zsh_completes_from_the_first_time_on(home: Path, tmp_path: Path) -> Non
     assert zsh_replies(tmp_path, "nemorun plan ./") == ["FILES"]
 
 
+@pytest.mark.needs("fish")
 def test_fish_completes(home: Path, here: Path) -> None:
     (here / "train.py").touch()
     assert fish_replies("nemorun experiment log") == ["logs"]
@@ -186,7 +200,14 @@ def test_fish_completes(home: Path, here: Path) -> None:
     assert fish_replies("nemorun plan ./tr") == ["./train.py"]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "shell",
+    [
+        "bash",
+        pytest.param("zsh", marks=pytest.mark.needs("zsh")),
+        pytest.param("fish", marks=pytest.mark.needs("fish")),
+    ],
+)
 def test_a_script_is_printed_for_each_shell(shell: str, nemorun: Command) -> None:
     script = nemorun("completion", shell).out
     assert script == SCRIPTS[shell]

@@ -17,8 +17,8 @@ from tests.naming import stable_repr
 
 import nemo_run as run
 from nemo_run.cli import config
-from nemo_run.cli._config_files import Format, as_config, parse, plain
 from nemo_run.cli.config import ConfigSerializer
+from nemo_run.cli.values.config_files import Format, as_config, parse, plain
 from nemo_run.exceptions import ConfigError
 
 HERE = "tests.cli.parsing_targets"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests import patience
 from tests.cli import commands
 from tests.cli.commands import Result
 
@@ -38,7 +39,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "def launch(title, **options):\n"
         "    secret = {'API_TOKEN': 'hunter2', 'PLAIN': options.pop('plain', 'x')}\n"
         "    executor = run.LocalExecutor(env_vars=secret)\n"
-        "    with run.Experiment(title, executor=executor) as experiment:\n"
+        "    with run.Experiment(title, executor=executor, check=False) as experiment:\n"
         "        first = experiment.add(run.Partial(train, **options), name='train',\n"
         "                               plugins=[Unimportable()])\n"
         "        experiment.add(run.Script(inline='echo evaluated'), name='eval',\n"
@@ -70,7 +71,16 @@ def test_everything_is_listed_the_newest_first(experiment: Command) -> None:
     assert listed[0]["executors"] == ["local"]
     assert listed[0]["duration_s"] > 0
     table = experiment("list")
-    assert table.lines[0].split() == ["ID", "STATE", "JOBS", "EXECUTOR", "CREATED", "TOOK", "TAGS"]
+    assert table.lines[0].split() == [
+        "ID",
+        "STATE",
+        "JOBS",
+        "EXECUTOR",
+        "CREATED",
+        "TOOK",
+        "TAGS",
+        "MESSAGE",
+    ]
     assert table.lines[-1] == "3 experiments: 2 SUCCEEDED, 1 FAILED"
 
 
@@ -124,8 +134,8 @@ def test_an_experiment_is_found_by_id_beginning_title_handle_and_latest(
         (["status", "god"], "There is no experiment 'god'. Did you mean 'good'?"),
         (["status", "zzz"], "There is no experiment 'zzz'. See `nemorun experiment list`."),
         (["status", "goo"], "'goo' could be 2 experiments: good_"),
-        (["status"], "The following arguments are required: EXPERIMENT."),
-        (["rerun"], "The following arguments are required: EXPERIMENT."),
+        (["rm"], "The following arguments are required: EXPERIMENT."),
+        (["note"], "The following arguments are required: EXPERIMENT."),
         (["tag"], "The following arguments are required: EXPERIMENT."),
         (["logs", "bad", "trian"], "There is no job 'trian'. Did you mean 'train'?"),
         (["logs", "bad", "7"], "There is no job '7'. Known: eval, train."),
@@ -157,8 +167,8 @@ def test_status_shows_states_exit_codes_and_a_summary(experiment: Command) -> No
     shown = experiment("status", "bad")
     assert (shown.code, shown.err) == (0, "")
     train, evaluate = (line.split() for line in shown.lines[2:4])
-    assert train[:5] == ["0", "train", "FAILED", "LocalExecutor", "3"]
-    assert evaluate[:4] == ["1", "eval", "CANCELLED", "LocalExecutor"]
+    assert train[:5] == ["0", "train", "FAILED", "local", "3"]
+    assert evaluate[:4] == ["1", "eval", "CANCELLED", "local"]
     assert shown.lines[-1] == "2 jobs: 1 FAILED, 1 CANCELLED"
     one = experiment("status", "bad", "1", "--json").json()
     assert list(one["jobs"]) == ["eval"]
@@ -279,13 +289,14 @@ def test_running_jobs_are_followed_and_ended(own_home: Path, nemorun: Command) -
     two = nemorun("experiment", "cancel", "long", "two", "--json")
     assert two.json() == {"two": "CANCELLED"}
     assert nemorun("experiment", "cancel", "long", "--all").code == 0
-    assert follower.wait(timeout=30) == 0
+    assert follower.wait(timeout=patience.seconds(30)) == 0
     follower.stdout.close()
     assert nemorun("experiment", "wait", "long").code == 1
     (listed,) = nemorun("experiment", "list", "--json").json()
     assert (listed["state"], listed["duration_s"] > 0) == ("CANCELLED", True)
     job = nemorun("experiment", "show", "long", "one", "--json").json()["jobs"][0]
-    assert (job["message"], job["exit_code"] < 0) == ("cancelled", True)
+    assert job["message"].startswith("cancelled by ")
+    assert job["exit_code"] < 0
     assert job["started_at"] < job["ended_at"]
     (stored,) = own_home.rglob("_STATE/0.json")
     assert json.loads(stored.read_text())["members"][0]["state"] == "CANCELLED", "asked only once"
@@ -307,7 +318,7 @@ def test_the_tasks_of_a_group_are_followed_side_by_side(own_home: Path, nemorun:
         assert follower.stdout is not None
         assert sorted(follower.stdout.readline() for _ in range(2)) == ["0 one\n", "1 two\n"]
         assert nemorun("experiment", "cancel", "pair").code == 0
-        assert follower.wait(timeout=60) == 0
+        assert follower.wait(timeout=patience.seconds(60)) == 0
     head = f"{commands.BIN / 'nemorun'} experiment logs pair -f | head -1"
     done = commands.run(["bash", "-o", "pipefail", "-c", head], cwd=own_home)
     assert (done.code, done.out.count("\n"), done.err) == (0, 1, "")
@@ -336,7 +347,7 @@ def test_what_a_killed_launcher_left_is_resumed(own_home: Path, nemorun: Command
     launcher = subprocess.Popen(
         [commands.BIN / "python", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 30
+    deadline = patience.deadline(30)
     while not list(own_home.rglob("_STATE/0.json")) and time.monotonic() < deadline:
         time.sleep(0.02)
     launcher.kill()
@@ -418,7 +429,7 @@ def test_experiments_of_scripts_that_import_what_is_beside_them_run_again(
         "def own(x: int = 1, fail: bool = True):\n"
         "    models.work(x, fail)\n"
         "if __name__ == '__main__':\n"
-        "    with run.Experiment('again', executor=run.LocalExecutor()) as e:\n"
+        "    with run.Experiment('again', executor=run.LocalExecutor(), check=False) as e:\n"
         "        e.add(run.Partial(models.work, fail=False), name='theirs')\n"
         "        e.add(run.Partial(own, fail=False), name='own')\n"
         "        e.add(run.Partial(own), name='poor')\n"
@@ -445,7 +456,7 @@ def test_experiments_run_again_with_changes_or_only_what_failed(
         "    print('x is', x)\n"
         "    if fail: sys.exit(1)\n"
         "if __name__ == '__main__':\n"
-        "    with run.Experiment('again', executor=run.LocalExecutor()) as e:\n"
+        "    with run.Experiment('again', executor=run.LocalExecutor(), check=False) as e:\n"
         "        a = e.add(run.Partial(work, x=1), name='fine')\n"
         "        e.add(run.Partial(work, x=2, fail=True), name='poor', dependencies=[a])\n"
         "        e.run()\n"
@@ -469,7 +480,7 @@ def test_experiments_run_again_with_changes_or_only_what_failed(
     assert [(job["id"], job["executor"]["env_vars"]) for job in shown] == [("poor", {"A": "1"})]
     other = "run.executor=LocalExecutor(env_vars={'B': '2'})"
     elsewhere = nemorun("experiment", "rerun", first, other, "fail=no", "--dryrun")
-    assert (elsewhere.code, "'B': '2'" in elsewhere.out) == (0, True), elsewhere.err
+    assert (elsewhere.code, "with B=2\n" in elsewhere.out) == (0, True), elsewhere.err
     dry = nemorun("experiment", "rerun", first, "--dryrun")
     assert (dry.code, "[DRYRUN] Task poor" in dry.out) == (0, True), dry.err
     told = nemorun("experiment", "rerun", first, "--dryrun", "--failed", "--json").json()

@@ -129,7 +129,7 @@ class TestFactories:
             ("nets=[small, Net]", "nets", ["Net(width=4, depth=2)", "Net(width=8, depth=2)"]),
             ("data=files(paths=['a, b', 'c)'])", "data", "Data(paths=['a, b', 'c)'])"),
             ("anything=math.pi", "anything", 3.141592653589793),
-            ("number=math.pi", "number", None),
+            ("number=math.pi", "number", 3.141592653589793),
             ("text=facts.small", "text", "facts.small"),
         ],
     )  # fmt: skip
@@ -305,7 +305,7 @@ class TestContext:
         assert told["before"].startswith("RunContext(name='it', direct=False,")
         assert told["rest"] == ["x=run.y"]
         assert (told["executor"], told["detach"], told["plugins"]) == ("LocalExecutor", True, [])
-        assert (told["by name"], told["config"]) == ("LocalExecutor", "Config")
+        assert (told["by name"], told["config"]) == ("Config", "Config")
         assert told["help"].startswith("The options of one run of a command")
         assert "No matching factory found for: nobody" in told["unknown"]
 

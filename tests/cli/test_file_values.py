@@ -11,10 +11,10 @@ import pytest
 from tests.cli.parsing_targets import Color, Model, Net, Optim, Wide, fit, kinds, note, untyped
 
 import nemo_run as run
-from nemo_run.cli._edit import overrides_from
-from nemo_run.cli._overrides import apply_overrides
 from nemo_run.cli.cli_parser import CLIException, ParseError
 from nemo_run.cli.lazy import dictconfig_to_dot_list, load_config_from_path
+from nemo_run.cli.values.edit import overrides_from
+from nemo_run.cli.values.overrides import apply_overrides
 from nemo_run.exceptions import ConfigError
 
 parse = run.cli.parse_partial
@@ -195,7 +195,11 @@ def test_what_a_file_says_about_itself_is_skipped_at_the_top() -> None:
         ({"bare_dict": {"a": {"b": 1}}}, {"a": {"b": 1}}),
         ({"any_": {"a": [1, None]}}, {"a": [1, None]}),
         ({"any_": "5"}, "5"),
-        ({"any_": "None"}, "None"),
+        ({"any_": "None"}, None),
+        ({"oi": "None"}, None),
+        ({"us": "none"}, "none"),
+        ({"s": "None"}, "None"),
+        ({"unannotated": "None"}, "None"),
         ({"unannotated": "5"}, "5"),
         ({"unannotated": "os.getcwd"}, "os.getcwd"),
         ({"unannotated": {"a": 1}}, {"a": 1}),

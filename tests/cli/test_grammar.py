@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_run.cli._grammar import Call, Item, parse_call, parse_file, parse_list, split
-from nemo_run.cli._literals import unquote
 from nemo_run.cli.cli_parser import ArgumentParsingError, Operation, PythonicParser
+from nemo_run.cli.values.grammar import Call, Item, parse_call, parse_file, parse_list, split
+from nemo_run.cli.values.literals import unquote
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_other_texts_are_not_file_values(text: str) -> None:
 
 
 def test_steps_tell_parameters_from_elements() -> None:
-    from nemo_run.cli._grammar import parse_override
+    from nemo_run.cli.values.grammar import parse_override
 
     assert parse_override("a.b[2][k].c=1").steps == ("a", "b", Item(2), Item("k"), "c")
     assert parse_override("[0].x=1").steps == (Item(0), "x")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from pathlib import Path
 
 import pytest
 from tests.cli import commands
+
+import nemo_run as run
 
 # A word, and what the function gets.
 WORDS = {
@@ -79,3 +83,37 @@ def test_what_does_not_fit_is_refused_in_a_line(tmp_path: Path, word: str, says:
     assert result.code == 2
     assert says in result.err
     assert "Traceback" not in result.err
+
+
+def _numbers(rate: float = 0.1, size: int = 1, perhaps: float | None = None) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("rate=math.pi", math.pi),
+        ("rate=sys.maxsize", float(sys.maxsize)),
+        ("size=sys.maxsize", sys.maxsize),
+        ("perhaps=math.tau", math.tau),
+    ],
+)
+def test_a_number_of_a_module_is_a_number(word: str, value: float) -> None:
+    config = run.cli.parse_cli_args(_numbers, [word])
+    assert getattr(config, word.partition("=")[0]) == value
+
+
+@pytest.mark.parametrize("word", ["size=math.pi", "rate=os.name", "rate=math.sqrt", "rate=no.such"])
+def test_what_is_no_number_of_a_module_is_refused(word: str) -> None:
+    with pytest.raises(ValueError, match="Failed to parse"):
+        run.cli.parse_cli_args(_numbers, [word])
+
+
+def test_a_file_that_may_be_a_text_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fit(source: int | str = "", rate: float | Path | None = None) -> None: ...
+
+    (tmp_path / "passed_on.py").write_text("raise SystemExit('was executed')")
+    monkeypatch.syspath_prepend(tmp_path)
+    config = run.cli.parse_cli_args(fit, ["source=passed_on.py", "rate=passed_on.py"])
+    assert (config.source, config.rate) == ("passed_on.py", Path("passed_on.py"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.commands import SCRIPTS, Result
 
-from nemo_run.cli._doctor import _within, executor_findings
+from nemo_run.cli.commands.doctor import _within, executor_findings
 from nemo_run.core.execution.checks import Finding
 from nemo_run.core.execution.local import LocalExecutor
 
@@ -26,7 +26,7 @@ def test_a_plan_shows_the_request_of_a_script_and_hides_secrets(
     result = nemorun(*words, env={"NEMORUN_HOME": str(here / "home")})
     assert result.code == 0, result.err
     assert "fdl_runner" in result.out
-    assert "'DB_PASSWORD': '***'" in result.out
+    assert "with DB_PASSWORD='***'\n" in result.out
     assert f"{here}/home/experiments/fit/fit_" in result.out, "paths are not broken into lines"
     assert "hunter2" not in result.out + result.err
     assert not list((here / "home").rglob("_CONFIG")), "nothing is left of it"

@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from tests import patience
 
 WORKSPACE = """
 import nemo_run as run
@@ -37,7 +38,7 @@ def python(directory: Path, code: str, **environ: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=patience.seconds(60),
     )
     return done.stdout + done.stderr
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import fiddle as fdl
 import pytest
 
 import nemo_run as run
@@ -73,14 +74,52 @@ def test_words_about_the_run_are_taken_and_others_returned() -> None:
 
 def test_executors_and_plugins_can_be_asked_for_by_name() -> None:
     context = RunContext(name="job")
-    assert context.parse_executor("here", "nodes=2") == run.LocalExecutor(nodes=2)
-    assert context.parse_executor("special") == run.LocalExecutor(retries=9)
+    local = run.Config(run.LocalExecutor, ntasks_per_node=1, nodes=2)
+    assert context.parse_executor("here", "nodes=2") == local
+    assert context.parse_executor("special") == run.Config(run.LocalExecutor, retries=9)
     assert context.parse_executor("none") is None
-    assert context.parse_executor("other", "colour=red") == OtherExecutor(colour="red")
-    assert context.parse_plugin("mark", "word=y") == [Mark(word="y")]
-    assert context.parse_plugin("[mark, mark()]") == [Mark(), Mark()]
+    other = context.parse_executor("other", "colour=red")
+    assert fdl.build(other) == OtherExecutor(colour="red")
+    assert context.parse_plugin("mark", "word=y") == run.Config(Mark, word="y")
+    assert context.parse_plugin("[mark, mark()]") == [run.Config(Mark), run.Config(Mark)]
+    assert context.parse_plugin("[mark]") == [run.Config(Mark)]
     with pytest.raises(ValueError, match="Did you mean 'here'"):
         context.parse_executor("heer")
+    with pytest.raises(ValueError, match="No parameter named 'colour'"):
+        context.parse_executor("here", "colour=red")
+    with pytest.raises(ValueError, match="Known: mark"):
+        context.parse_plugin("nothing")
+
+
+def test_a_factory_may_return_an_executor_itself() -> None:
+    @run.cli.factory(namespace="nemo_run.core.execution.base.Executor")
+    def ready() -> run.Executor:
+        return run.LocalExecutor(nodes=3)
+
+    config = RunContext(name="job").parse_executor("ready", "retries=2")
+    assert fdl.build(config) == run.LocalExecutor(nodes=3, retries=2)
+
+
+def test_where_to_run_needs_no_prefix_when_no_function_could_be_meant() -> None:
+    context = RunContext(name="job")
+    assert context.parse_args(["executor=here(n=2)", "plugins=mark", "x=1"]) == ["x=1"]
+    assert context.executor == run.LocalExecutor(ntasks_per_node=2)
+    assert context.plugins == [Mark()]
+    assert context.parse_args(["executors=1", "run_id=1.run"]) == ["executors=1", "run_id=1.run"]
+    for word in ("executor=heer", "plugins=nothing", "run.nothing=1"):
+        with pytest.raises(ValueError, match=r"heer|nothing"):
+            context.parse_args([word])
+
+
+def test_a_function_keeps_its_own_parameter_of_that_name() -> None:
+    seen = []
+
+    def study(ctx: RunContext, executor: str = "", plugins: str = "") -> None:
+        seen.append((executor, plugins, ctx.executor))
+
+    context = RunContext(name="job", skip_confirmation=True)
+    context.cli_execute(study, ["executor=mine", "plugins=yours"], "experiment")
+    assert seen == [("mine", "yours", None)]
 
 
 def test_what_is_given_is_started_from() -> None:

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import patience
 from tests.cli import commands
 from tests.cli.commands import Result
 from tests.cli.conftest import Several
 
 import nemo_run as run
-from nemo_run.cli._errors import ArgumentParsingError
-from nemo_run.cli._sweeps import split_axes, values_of
+from nemo_run.cli.commands.sweeps import split_axes, values_of
+from nemo_run.cli.values.errors import ArgumentParsingError
 from nemo_run.exceptions import ConfigError
 from nemo_run.run.sweep import add_sweep, cancel, failed, grid, labels, retry, summary
 
@@ -209,7 +210,7 @@ def test_a_sweep_that_runs_is_cancelled_by_a_command(nemorun: Command, here: Pat
     )
     words = ("x=1..3", "--sweep", "--detach", "--yes", "run.executor=LocalExecutor")
     assert commands.run([sys.executable, "rest.py", *words], cwd=here).code == 0
-    deadline = time.monotonic() + 60
+    deadline = patience.deadline(60)
     while "resting" not in nemorun("experiment", "logs", "rest", "0").out:
         assert time.monotonic() < deadline
     one = nemorun("experiment", "cancel", "rest", "--no-all")

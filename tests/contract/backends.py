@@ -20,6 +20,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import pytest
+from tests import patience
 from tests.emulators.kubernetes import KubernetesEmulator
 from tests.emulators.lepton import LeptonEmulator
 from tests.emulators.runai import CLIENT_ID, CLIENT_SECRET, RunaiEmulator
@@ -37,6 +39,8 @@ Task = str | Sequence[str]
 """A shell script, or a program with its arguments."""
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = tuple(str(Path(file).parents[1]) for file in (run.__file__, pytest.__file__))
+"""Where the package that is tested is, and what it needs."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class Cluster(Protocol):
     jobs_of_a_process: int
     outage: Callable[[], AbstractContextManager[None]] | None
 
+    def have_late_logs(self, lag_s: float) -> None: ...
     @property
     def scheduler(self) -> Any: ...
     def executor(self, **settings: Any) -> Executor: ...
@@ -85,10 +90,12 @@ class Cluster(Protocol):
     def status(self, app_id: str) -> End | None: ...
     def wait(self, app_id: str, timeout_s: float = 30) -> End: ...
     def wait_for_line(self, app_id: str, line: str, timeout_s: float = 30) -> None: ...
+    def wait_until_running(self, app_id: str, timeout_s: float = 30) -> None: ...
     def lines(self, app_id: str, **query: Any) -> list[str]: ...
     def cancel(self, app_id: str) -> None: ...
     def listed(self) -> dict[str, AppState]: ...
     def in_new_process(self) -> Elsewhere: ...
+    def with_nemo_run(self, **settings: Any) -> Executor: ...
 
 
 class SchedulerCluster:
@@ -120,6 +127,12 @@ class SchedulerCluster:
 
     def executor(self, **settings: Any) -> Executor:
         raise NotImplementedError
+
+    def with_nemo_run(self, **settings: Any) -> Executor:
+        """Return an executor whose jobs can import the package that is tested."""
+        executor = self.executor(**settings)
+        executor.env_vars["PYTHONPATH"] = os.pathsep.join(PACKAGES)
+        return executor
 
     @property
     def scheduler(self) -> Any:
@@ -190,7 +203,7 @@ class SchedulerCluster:
         return End(status.state, status.exit_code, status.message, status.restarts)
 
     def wait(self, app_id: str, timeout_s: float = 30) -> End:
-        deadline = time.monotonic() + timeout_s * self.patience
+        deadline = patience.deadline(timeout_s * self.patience)
         while True:
             status = self.status(app_id)
             assert status is not None, f"{app_id} is not known"
@@ -206,7 +219,7 @@ class SchedulerCluster:
         return ""
 
     def wait_for_line(self, app_id: str, line: str, timeout_s: float = 30) -> None:
-        deadline = time.monotonic() + timeout_s * self.patience
+        deadline = patience.deadline(timeout_s * self.patience)
         while True:
             described = self.scheduler.describe(app_id)
             (role,) = described.roles
@@ -214,6 +227,14 @@ class SchedulerCluster:
                 return
             if is_terminal(described.state) or time.monotonic() > deadline:
                 raise TimeoutError(f"{app_id} is {described.state} and does not say {line!r}")
+            time.sleep(self.poll_s)
+
+    def wait_until_running(self, app_id: str, timeout_s: float = 30) -> None:
+        """A backend may take a moment to hear of a job whose lines can be read already."""
+        deadline = patience.deadline(timeout_s * self.patience)
+        while (described := self.scheduler.describe(app_id)).state is not AppState.RUNNING:
+            if is_terminal(described.state) or time.monotonic() > deadline:
+                raise TimeoutError(f"{app_id} is {described.state} instead of running")
             time.sleep(self.poll_s)
 
     def lines(self, app_id: str, **query: Any) -> list[str]:
@@ -239,6 +260,12 @@ class SchedulerCluster:
 
     def in_new_process(self) -> Elsewhere:
         return Elsewhere(self.name, self.root)
+
+    def have_late_logs(self, lag_s: float) -> None:
+        """Let lines be readable later than they are written, where an emulator can do that."""
+        emulator = getattr(self, "emulator", None)
+        if emulator is not None:
+            emulator.log_lag_s = lag_s
 
     def close(self) -> None:
         """Stop what was started for this backend."""
@@ -391,6 +418,10 @@ class DockerCluster(SchedulerCluster):
         }
         return run.DockerExecutor(**{**defaults, **settings})
 
+    def with_nemo_run(self, **settings: Any) -> Executor:
+        volumes = [f"{path}:{path}:ro" for path in PACKAGES]
+        return super().with_nemo_run(**settings, volumes=volumes)
+
     @property
     def _engine(self) -> DockerEngine:
         from tests.integration.docker.engine import DockerEngine
@@ -445,6 +476,37 @@ class KubeflowWithoutVolume(KubeflowCluster):
 
     name = "kubeflow-without-volume"
     volume: dict[str, Any] = {}
+
+
+class RayBackend(SchedulerCluster):
+    """A real Ray cluster of one node, which the fixture has started; a relay leads to it."""
+
+    name = "ray"
+    fixture = "ray_bed"
+    # Each job is an actor of Ray's, a Python process that takes seconds to come up.
+    patience = 4.0
+    poll_s = 0.1
+    ending_s = 5.0  # Ray says that a job has stopped when its processes were sent the last signal
+    jobs_of_a_process = 1
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.outage = self._outage
+
+    def executor(self, **settings: Any) -> Executor:
+        defaults = {
+            "address": os.environ["NEMO_RUN_TEST_RAY"],
+            "token": "env:NEMO_RUN_TEST_RAY_TOKEN",
+            "packager": run.Packager(),
+        }
+        return run.RayExecutor(**{**defaults, **settings})
+
+    @contextlib.contextmanager
+    def _outage(self) -> Iterator[None]:
+        from tests.integration.ray.bed import RayBed
+
+        with RayBed.here().relay.down():
+            yield
 
 
 class SkypilotCluster(SchedulerCluster):
@@ -525,6 +587,7 @@ BACKENDS: dict[str, Callable[[Path], SchedulerCluster]] = {
     "kubeflow-without-volume": KubeflowWithoutVolume,
     "lepton": LeptonCluster,
     "local": LocalCluster,
+    "ray": RayBackend,
     "skypilot": SkypilotCluster,
     "skypilot_jobs": SkypilotJobs,
     "slurm": SlurmOverSsh,
@@ -547,7 +610,7 @@ class Elsewhere:
             check=True,
             stdout=subprocess.PIPE,
             text=True,
-            timeout=1200,
+            timeout=patience.seconds(1200),
         )
         return json.loads(done.stdout)
 

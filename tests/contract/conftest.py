@@ -10,18 +10,22 @@ from tests.integration.skypilot.bed import skypilot_bed  # noqa: F401  # a fixtu
 FAST = {"local"}
 SKYPILOT = [
     pytest.mark.skypilot,
+    pytest.mark.needs("skypilot"),
     # Where its API server takes long to answer SkyPilot starts another, and does not wait for it.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 
-def _marks(name: str) -> list[pytest.MarkDecorator]:
+def marks_of(name: str) -> list[pytest.MarkDecorator]:
     if name in FAST:
         return []
-    return [pytest.mark.slow, *(SKYPILOT if name.startswith("skypilot") else [])]
+    if name.startswith("skypilot"):
+        return [pytest.mark.slow, *SKYPILOT]
+    engine = getattr(BACKENDS[name], "fixture", "")
+    return [pytest.mark.slow, *([pytest.mark.needs(engine)] if engine else [])]
 
 
-@pytest.fixture(params=[pytest.param(name, marks=_marks(name)) for name in sorted(BACKENDS)])
+@pytest.fixture(params=[pytest.param(name, marks=marks_of(name)) for name in sorted(BACKENDS)])
 def cluster(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cluster]:

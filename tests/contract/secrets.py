@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import os
 import re
-import subprocess
 import zlib
 from pathlib import Path
 
@@ -46,7 +46,11 @@ def _unpacked(text: bytes) -> bytes:
 
 
 def command_lines() -> str:
-    """Return the arguments of every process of this machine."""
-    return subprocess.run(
-        ["ps", "axww", "-o", "args"], check=True, capture_output=True, text=True
-    ).stdout
+    """Return the arguments of every process of this machine, a process in each line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            # It may end while it is looked at.
+            with contextlib.suppress(OSError):
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" "))
+    return b"\n".join(found).decode("utf-8", "replace")

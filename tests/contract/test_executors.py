@@ -101,13 +101,29 @@ class TestQuestions:
         assert executor.info().startswith(type(executor).__qualname__)
 
     def test_without_a_launcher_there_is_a_plain_one(self, cluster: Cluster) -> None:
-        executor = cluster.executor()
-        assert executor.get_launcher() == Launcher()
-        assert executor == cluster.executor()
+        assert cluster.executor().get_launcher() == Launcher()
 
     @pytest.mark.parametrize("word", sorted(set(LAUNCHER_MAP) - {"slurm_template"}))
     def test_a_word_stands_for_a_launcher(self, cluster: Cluster, word: str) -> None:
-        assert type(cluster.executor(launcher=word).get_launcher()) is LAUNCHER_MAP[word]
+        executor = cluster.executor(launcher=word)
+        executor.nproc_per_node()
+        executor.supports_launcher_transform()
+        assert executor.to_config().launcher == word
+        assert type(executor.get_launcher()) is LAUNCHER_MAP[word]
+
+    @pytest.mark.parametrize("given", [None, "torchrun", "ft", Launcher()])
+    def test_the_launcher_that_is_edited_is_the_one_that_is_used(
+        self, cluster: Cluster, given: str | Launcher | None, tmp_path: Path
+    ) -> None:
+        executor = cluster.executor(launcher=given)
+        executor.assign("title_17", str(tmp_path), "task", "job")
+        executor.get_launcher().nsys_profile = True
+        executor.get_launcher().nsys_trace = ["osrt"]
+        for one in (executor, executor.clone(), copy.deepcopy(executor)):
+            assert one.get_launcher() is one.get_launcher()
+            prefix = one.get_launcher_prefix()
+            assert prefix is not None
+            assert prefix[prefix.index("-t") + 1] == "osrt"
 
     def test_a_misspelt_launcher_is_refused_with_a_suggestion(self, cluster: Cluster) -> None:
         with pytest.raises(ConfigError, match="torchrun"):

@@ -16,13 +16,14 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from tests import patience
 from tests.conftest import processes_with
 from tests.contract.backends import Cluster, End
 from tests.contract.secrets import command_lines, holds, readable_files_with
 from torchx.specs import AppState, is_terminal
 
 import nemo_run as run
-from nemo_run._records import new_tag
+from nemo_run._jobs.records import new_tag
 from nemo_run.core.execution.base import Executor
 from nemo_run.exceptions import (
     ConfigError,
@@ -30,6 +31,7 @@ from nemo_run.exceptions import (
     SubmitError,
     UnsupportedError,
 )
+from nemo_run.run.torchx_backend.packaging import package
 from nemo_run.run.torchx_backend.schedulers.api import TAG
 
 AWKWARD = [
@@ -81,7 +83,7 @@ def alive(pid: int) -> bool:
 
 
 def wait_until_dead(pids: list[int], timeout_s: float = 5) -> list[int]:
-    deadline = time.monotonic() + timeout_s
+    deadline = patience.deadline(timeout_s)
     while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < deadline:
         time.sleep(0.02)
     return left
@@ -124,6 +126,16 @@ class TestPlanning:
         assert app == app_before
         assert executor == executor_before
 
+    @pytest.mark.parametrize("name", ["", "A=B", "A-B", "1A", "A B"])
+    def test_a_variable_that_would_not_arrive_is_refused(self, cluster: Cluster, name: str) -> None:
+        executor = cluster.assigned("job")
+        app = cluster.app(["env"], env={name: "1"}, executor=executor)
+        if executor.CAPABILITIES.local_paths and name and "=" not in name:
+            cluster.scheduler.submit_dryrun(app, executor)  # no shell is between it and the job
+            return
+        with pytest.raises(ConfigError, match="name of an environment variable"):
+            cluster.scheduler.submit_dryrun(app, executor)
+
     def test_another_kind_of_executor_is_refused(self, cluster: Cluster) -> None:
         class Other(Executor):
             pass
@@ -155,6 +167,28 @@ class TestWhatArrives:
         app_id = cluster.schedule(["python3", "-c", show], env=env)
         cluster.wait(app_id)
         assert json.loads("".join(cluster.lines(app_id))) == env
+
+    def test_literals_of_a_script_arrive_letter_by_letter(self, cluster: Cluster) -> None:
+        texts = [*AWKWARD, "--option value", "/nemo_run/x", "$${node_rank_var}", "$(NAME)"]
+        variables = {f"VALUE_{n}": run.literal(text) for n, text in enumerate(texts)}
+        show = (
+            "import json, os, sys; "
+            "env = {k: v for k, v in os.environ.items() if k.startswith('VALUE_')}; "
+            "print(json.dumps([sys.argv[1:], env]))"
+        )
+        script = run.Script(
+            inline=f'exec python3 -c "{show}" "$@"',
+            args=[run.literal(text) for text in texts],
+            env=dict(variables),
+        )
+        executor = cluster.assigned("job", env_vars={"VALUE_OF_EXECUTOR": run.literal("$HOME")})
+        app = package("job", script, executor, serialize_to_file=True)
+        scheduler = cluster.scheduler
+        app_id = scheduler.schedule(scheduler.submit_dryrun(app, executor))
+        assert cluster.wait(app_id).state is AppState.SUCCEEDED
+        args, env = json.loads("".join(cluster.lines(app_id)))
+        assert args == texts
+        assert env == {**variables, "VALUE_OF_EXECUTOR": "$HOME"}
 
     def test_the_variables_of_the_executor_reach_a_script(self, cluster: Cluster) -> None:
         app_id = cluster.schedule(
@@ -235,9 +269,7 @@ class TestHowItEnds:
     def test_a_running_job_is_running(self, cluster: Cluster) -> None:
         app_id = cluster.schedule("echo up; sleep 600")
         cluster.wait_for_line(app_id, "up\n")
-        deadline = time.monotonic() + 30 * cluster.patience
-        while cluster.scheduler.describe(app_id).state is not AppState.RUNNING:
-            assert time.monotonic() < deadline
+        cluster.wait_until_running(app_id)
         described = cluster.scheduler.describe(app_id)
         assert described.app_id == app_id
         assert [(role.name, role.num_replicas) for role in described.roles] == [("job", 1)]
@@ -384,7 +416,7 @@ class TestCancelling:
             "sleep 661 & echo $!\n(sleep 662 & echo $!; wait) &\necho $$; echo up; wait"
         )
         cluster.wait_for_line(app_id, "up\n")
-        deadline = time.monotonic() + 30 * cluster.patience
+        deadline = patience.deadline(30 * cluster.patience)
         while len(cluster.lines(app_id)) < 4 and time.monotonic() < deadline:
             time.sleep(0.02)
         pids = [int(line) for line in cluster.lines(app_id) if line.strip().isdigit()]
@@ -416,7 +448,7 @@ class TestCancelling:
     @pytest.mark.slow
     def test_a_job_that_does_not_listen_is_ended_all_the_same(self, cluster: Cluster) -> None:
         app_id = cluster.schedule("trap '' TERM INT HUP; echo $$; while :; do sleep 1; done")
-        deadline = time.monotonic() + 30 * cluster.patience
+        deadline = patience.deadline(30 * cluster.patience)
         while not cluster.lines(app_id) and time.monotonic() < deadline:
             time.sleep(0.02)
         pid = int(cluster.lines(app_id)[0])
@@ -429,7 +461,8 @@ class TestCancelling:
         cluster.wait_for_line(app_id, "up\n")
         started = time.monotonic()
         cluster.scheduler.kill(app_id)
-        assert time.monotonic() - started < 9 * cluster.patience  # those who ask wait for ten
+        # Those that ask wait for ten seconds.
+        assert time.monotonic() - started < patience.seconds(9 * cluster.patience)
         assert cluster.wait(app_id).state is AppState.CANCELLED
 
 
@@ -482,7 +515,10 @@ class TestLogs:
         assert cluster.lines(app_id) == ["first\n"]
         cluster.cancel(app_id)
 
-    def test_following_ends_with_the_job(self, cluster: Cluster) -> None:
+    def test_following_ends_with_the_job_when_its_last_line_was_read(
+        self, cluster: Cluster
+    ) -> None:
+        cluster.have_late_logs(1.0)
         app_id = cluster.schedule("for i in 1 2 3; do echo $i; sleep 0.1; done")
         assert cluster.lines(app_id, should_tail=True) == ["1\n", "2\n", "3\n"]
         assert cluster.wait(app_id).state is AppState.SUCCEEDED
@@ -644,11 +680,7 @@ class TestListing:
         long = cluster.schedule("echo up; sleep 600", name="long")
         cluster.wait(good)
         cluster.wait(bad)
-        cluster.wait_for_line(long, "up\n")
-        # A backend may take a moment to hear of what a job has printed already.
-        deadline = time.monotonic() + 30 * cluster.patience
-        while cluster.listed()[long] is AppState.PENDING and time.monotonic() < deadline:
-            time.sleep(0.02)
+        cluster.wait_until_running(long)
         assert list(cluster.listed().items()) == [
             (long, AppState.RUNNING),
             (bad, AppState.FAILED),
@@ -669,7 +701,7 @@ class TestSecrets:
         task = f"echo ${{#HF_TOKEN}}; touch {up}; until [ -e {go_on} ]; do sleep 0.1; done"
         app_id = cluster.schedule(task, env_vars={"HF_TOKEN": SECRET})
         commands = set(command_lines().splitlines())
-        deadline = time.monotonic() + 30 * cluster.patience
+        deadline = patience.deadline(30 * cluster.patience)
         while not up.exists():  # also of what starts the job
             assert time.monotonic() < deadline, cluster.status(app_id)
             time.sleep(0.05)

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import patience
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -69,7 +70,7 @@ def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=100,
+        timeout=patience.seconds(100),
     )
 
     assert done.returncode == 0, done.stdout

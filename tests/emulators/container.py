@@ -20,6 +20,11 @@ ROOT = "/mnt"  # exists everywhere, and nothing in it is needed
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 
+ADVICE = (
+    "This kernel lets only root mount in namespaces of users; on Ubuntu"
+    " `sysctl kernel.apparmor_restrict_unprivileged_userns=0` changes that"
+)
+
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -48,7 +53,10 @@ def own_namespace() -> None:
         ):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
-    mount("none", "/", flags=MS_REC | MS_PRIVATE)
+    try:
+        mount("none", "/", flags=MS_REC | MS_PRIVATE)
+    except PermissionError as err:
+        raise PermissionError(err.errno, f"{err.strerror}. {ADVICE}") from None
 
 
 def private_root() -> None:
@@ -83,6 +91,8 @@ def furnish(spec: dict[str, Any]) -> None:
 def own_directory(path: str) -> None:
     """Make a directory of the machine, such as ``/dev``, one that files can be put into."""
     mount("tmpfs", ROOT + path, kind="tmpfs")
+    # Where everyone may make files, only its owner may open a device as one that might be made.
+    os.chmod(ROOT + path, 0o755)
     for entry in os.scandir(path):
         target = ROOT + entry.path
         if entry.is_symlink():
@@ -103,6 +113,7 @@ def main() -> None:
         own_namespace()
         private_root()
         furnish(spec)
+        os.makedirs(ROOT + spec["cwd"], exist_ok=True)
         os.chroot(ROOT)
         os.chdir(spec["cwd"])
         os.write(ready, os.readlink("/proc/self/ns/mnt").encode() + b"\n")

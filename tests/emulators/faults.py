@@ -10,7 +10,7 @@ import contextlib
 import re
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass
@@ -27,6 +27,9 @@ class Fault:
         handled: do what was asked before answering with ``status`` or closing the connection.
         delay_s: answer later: what was asked is done then, or before where ``handled``.
         cut_after: close the connection after so many bytes of the body.
+        answer: a body to answer with instead, as it is; with ``status``, or 200.
+        headers: to answer with.
+        drip_s: send one byte after another, with such a pause before each.
     """
 
     method: str = ""
@@ -39,6 +42,9 @@ class Fault:
     handled: bool = False
     delay_s: float = 0
     cut_after: int | None = None
+    answer: bytes | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    drip_s: float = 0
     met: int = 0
 
     def applies(self, method: str, path: str) -> bool:

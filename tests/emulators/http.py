@@ -8,13 +8,14 @@ import re
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.emulators.faults import Faults
+from tests.emulators.faults import Fault, Faults
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,14 @@ class _Http(ThreadingHTTPServer):
         """Say nothing of clients that went away."""
 
 
+def _instead(owner: Server, fault: Fault) -> Response:
+    """Return what a fault has instead of an answer."""
+    status = fault.status or 200
+    if fault.answer is not None:
+        return Response(fault.answer, status, dict(fault.headers))
+    return Response(owner.error_body(status, fault.message), status, dict(fault.headers))
+
+
 def _cut(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):  # the other side may have been first
         connection.shutdown(socket.SHUT_RDWR)
@@ -205,8 +214,8 @@ class _Connection(BaseHTTPRequestHandler):
         fault = owner.faults.take(request.method, request.path)
         if fault is not None and fault.delay_s and not fault.handled:
             owner.faults.sleep(fault.delay_s)
-        if fault is not None and fault.status and not fault.handled:
-            self._send(Response(owner.error_body(fault.status, fault.message), fault.status))
+        if fault is not None and (fault.answer is not None or fault.status) and not fault.handled:
+            self._send(_instead(owner, fault), drip_s=fault.drip_s)
             return
         if fault is not None and fault.drop and not fault.handled:
             _cut(self.connection)
@@ -217,9 +226,10 @@ class _Connection(BaseHTTPRequestHandler):
         if fault is not None and fault.drop:
             _cut(self.connection)
             return
-        if fault is not None and fault.status:
-            response = Response(owner.error_body(fault.status, fault.message), fault.status)
-        self._send(response, cut_after=fault.cut_after if fault else None)
+        if fault is not None and (fault.answer is not None or fault.status):
+            response = _instead(owner, fault)
+        cut_after, drip_s = (fault.cut_after, fault.drip_s) if fault else (None, 0.0)
+        self._send(response, cut_after=cut_after, drip_s=drip_s)
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _serve
 
@@ -230,7 +240,7 @@ class _Connection(BaseHTTPRequestHandler):
             return Response(owner.error_body(err.status, str(err)), err.status)
         return answer if isinstance(answer, Response) else Response(answer)
 
-    def _send(self, response: Response, cut_after: int | None = None) -> None:
+    def _send(self, response: Response, cut_after: int | None = None, drip_s: float = 0.0) -> None:
         body = response.body
         if callable(body):
             self._head(response)
@@ -244,11 +254,19 @@ class _Connection(BaseHTTPRequestHandler):
             body = json.dumps(body, ensure_ascii=False).encode()
             response.headers.setdefault("Content-Type", "application/json")
         self._head(response, ("Content-Length", str(len(body))))
-        if cut_after is not None:
+        if drip_s:
+            self._drip(body, drip_s)
+        elif cut_after is not None:
             self.wfile.write(body[:cut_after])
             _cut(self.connection)
         elif self.command != "HEAD":
             self.wfile.write(body)
+
+    def _drip(self, body: bytes, pause_s: float) -> None:
+        for byte in body:
+            time.sleep(pause_s)
+            self.wfile.write(bytes([byte]))
+            self.wfile.flush()
 
     def _stream(self, response: Response, chunks: Iterator[bytes], cut_after: int | None) -> None:
         self._head(response, ("Transfer-Encoding", "chunked"))

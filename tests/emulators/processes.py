@@ -21,6 +21,9 @@ from pathlib import Path
 PATH = f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Programs of every "image": those of this Python, then those of the machine."""
 
+TERMINATION_LOG = "/dev/termination-log"
+"""Where Kubernetes lets a container leave a message."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerSpec:
@@ -81,14 +84,25 @@ class Log:
     def text(self) -> str:
         return b"".join(line.data for line in self.lines).decode("utf-8", "replace")
 
-    def follow(self, start: int = 0) -> Iterator[Line]:
-        """Yield lines from number ``start`` on as they come; return after the last."""
+    def seen(self, lag_s: float) -> list[Line]:
+        """Return the lines that are at least so old."""
+        return [line for line in self.lines if line.time <= time.time() - lag_s]
+
+    def follow(self, start: int = 0, lag_s: float = 0) -> Iterator[Line]:
+        """Yield lines from number ``start`` on as they come; return after the last.
+
+        With ``lag_s`` each comes so much later, and those that come after the end do not.
+        """
         while True:
             with self._changed:
                 while len(self._lines) <= start and not self._ended:
                     self._changed.wait()
+                ended = self._ended
                 news = self._lines[start:]
-            if not news:
+            if lag_s:
+                time.sleep(0.02)
+                news = [line for line in news if line.time <= time.time() - lag_s]
+            if not news and (ended or not lag_s):
                 return
             yield from news
             start += len(news)
@@ -113,8 +127,14 @@ class Container:
         self._namespace = ""
         self._held = -1
         self._lock = threading.Lock()
+        self._directory = directory
         self._start(directory)
         threading.Thread(target=self._run, daemon=True).start()
+
+    def text(self, inside: str) -> str:
+        """Return what is in one of the files that replace files of the machine."""
+        path = self._directory / f"file-{list(self.spec.files).index(inside)}"
+        return path.read_text(errors="replace")
 
     @property
     def running(self) -> bool:

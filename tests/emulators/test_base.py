@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import patience
 from tests.emulators.faults import Fault, Faults
 from tests.emulators.http import Refused, Request, Response, Routes, Server
 from tests.emulators.processes import Container, ContainerSpec, alive
@@ -30,7 +31,7 @@ class TestContainer:
         show = "import json, os; print(json.dumps(dict(os.environ)))"
         spec = ContainerSpec(argv=("python3", "-c", show), env={"A": "x\ny $HOME", "a.b": "c"})
         container = Container(spec, tmp_path / "container")
-        assert container.wait(20) == 0
+        assert container.wait(patience.seconds(20)) == 0
         seen = json.loads(container.log.text)
         assert seen.pop("A") == "x\ny $HOME"
         assert seen.pop("a.b") == "c"
@@ -45,7 +46,7 @@ class TestContainer:
             "echo hello > /nemo_run/file; mkdir /at-root; ln -s /nemo_run /link; cat /link/file",
             mounts={"/nemo_run": tmp_path / "volume"},
         )
-        assert container.wait(20) == 0
+        assert container.wait(patience.seconds(20)) == 0
         assert container.log.text == "hello\n"
         assert (tmp_path / "volume" / "file").read_text() == "hello\n"
         assert os.path.lexists("/nemo_run") == before
@@ -65,23 +66,23 @@ class TestContainer:
             hidden=(tmp_path / "private",),
             files={"/etc/hosts": "127.0.0.7 worker-0.svc\n"},
         )
-        container.wait(20)
+        container.wait(patience.seconds(20))
         assert container.log.text.split() == ["127.0.0.7", "worker-0.svc"]
 
     @pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("kill -9 $$", 137)])
     def test_the_exit_code_is_that_of_the_program(
         self, tmp_path: Path, script: str, code: int
     ) -> None:
-        assert run(tmp_path, script).wait(20) == code
+        assert run(tmp_path, script).wait(patience.seconds(20)) == code
 
     def test_a_program_that_is_not_there_is_named(self, tmp_path: Path) -> None:
         container = Container(ContainerSpec(argv=("no-such-program",)), tmp_path / "container")
-        assert container.wait(20) == 128
+        assert container.wait(patience.seconds(20)) == 128
         assert "no-such-program" in container.log.text
 
     def test_all_processes_end_with_the_first(self, tmp_path: Path) -> None:
         container = run(tmp_path, "setsid sleep 60 & echo $!; sleep 0.1")
-        container.wait(20)
+        container.wait(patience.seconds(20))
         assert not alive(int(container.log.text))
 
     def test_stopping_ends_what_does_not_listen(self, tmp_path: Path) -> None:
@@ -132,7 +133,7 @@ def server() -> Iterator[Server]:
 
 def get(server: Server, path: str, data: object = None) -> bytes:
     body = None if data is None else json.dumps(data).encode()
-    with urllib.request.urlopen(server.url + path, body, timeout=10) as reply:
+    with urllib.request.urlopen(server.url + path, body, timeout=patience.seconds(20)) as reply:
         return bytes(reply.read())
 
 

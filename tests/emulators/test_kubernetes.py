@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kubernetes import client, config  # type: ignore[import-untyped]
+from tests import patience
 from tests.emulators.kubernetes import KubernetesEmulator, Pace
 from tests.emulators.kubernetes.operator import Runtime
 
@@ -55,7 +56,7 @@ def status(api: Any) -> Any:
 
 
 def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = patience.deadline(60)
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.02)

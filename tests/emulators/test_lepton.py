@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from requests.exceptions import ChunkedEncodingError, ReadTimeout
 from requests.exceptions import ConnectionError as RequestsConnectionError
+from tests import patience
 from tests.conftest import processes_with
 from tests.emulators.faults import Fault
 from tests.emulators.lepton import LeptonEmulator, Pace
@@ -70,7 +71,7 @@ def wait(name: str = "job", *, until: Callable[[str], bool] | None = None) -> li
     """Return the states a job goes through, up to its end."""
     ended = until or (lambda state: state in {"Completed", "Failed", "Stopped", "Deleted"})
     seen: list[str] = []
-    deadline = time.monotonic() + 60
+    deadline = patience.deadline(60)
     while not seen or not ended(seen[-1]):
         assert time.monotonic() < deadline, seen
         now = state(name)
@@ -137,7 +138,7 @@ class TestJobs:
         api.delete("deleted")
         assert wait("stopped")[-1] == "Stopped"
         deleted = emulator.jobs["deleted"]  # older clients cannot ask for one that is archived
-        deleted.thread.join(20)
+        deleted.thread.join(patience.seconds(20))
         assert deleted.state == "Deleted"
         assert [job.metadata.id_ for job in api.list_all()] == ["stopped"]
         everything = api.list_all(job_query_mode="alive_and_archive")
@@ -145,7 +146,7 @@ class TestJobs:
 
     def test_an_image_that_is_not_there_is_an_event(self, emulator: LeptonEmulator) -> None:
         create("true", container={"image": "missing/image", "command": ["true"]})
-        deadline = time.monotonic() + 10
+        deadline = patience.deadline(10)
         while not (events := APIClient().job.get_events("job")) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert [event.reason for event in events] == ["ImagePullBackOff"]
@@ -353,7 +354,7 @@ print(wait(sys.argv[1], until=lambda state: state == "Running")[-1])
             check=True,
         )
         process.send_signal(number)
-        assert process.wait(60) == 0
+        assert process.wait(patience.seconds(60)) == 0
     finally:
         process.kill()
         process.communicate()

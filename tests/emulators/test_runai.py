@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import requests
+from tests import patience
 from tests.emulators.runai import CLIENT_ID, CLIENT_SECRET, Pace, RunaiEmulator
 from tests.emulators.runai.emulator import CLUSTER_ID
 from tests.emulators.runai.vendor import understood
@@ -26,13 +27,15 @@ class User:
             "clientId": CLIENT_ID,
             "clientSecret": CLIENT_SECRET,
         }
-        answer = requests.post(f"{emulator.base_url}/token", json=body, timeout=10)
+        answer = requests.post(
+            f"{emulator.base_url}/token", json=body, timeout=patience.seconds(20)
+        )
         self.token = answer.json()["accessToken"]
 
     def ask(self, method: str, path: str, **what: Any) -> requests.Response:
         headers = {"Authorization": f"Bearer {self.token}"}
         url = f"{self.emulator.base_url}{path}"
-        return requests.request(method, url, headers=headers, timeout=10, **what)
+        return requests.request(method, url, headers=headers, timeout=patience.seconds(20), **what)
 
     def create(self, kind: str, script: str, **settings: Any) -> requests.Response:
         spec = {
@@ -47,7 +50,7 @@ class User:
 
     def phases(self, kind: str, id: str, until: str) -> list[str]:
         seen: list[str] = []
-        deadline = time.monotonic() + 20
+        deadline = patience.deadline(20)
         while until not in seen:
             assert time.monotonic() < deadline, seen
             phase = self.ask("GET", f"/workloads/{kind}/{id}").json()["actualPhase"]
@@ -75,7 +78,12 @@ def test_nobody_gets_in_without_a_token(emulator: RunaiEmulator, user: User) -> 
     emulator.expire_tokens()
     assert user.ask("GET", "/workloads").status_code == 401
     wrong = {"grantType": "client_credentials", "clientId": CLIENT_ID, "clientSecret": "x"}
-    assert requests.post(f"{emulator.base_url}/token", json=wrong, timeout=10).status_code == 401
+    assert (
+        requests.post(
+            f"{emulator.base_url}/token", json=wrong, timeout=patience.seconds(20)
+        ).status_code
+        == 401
+    )
 
 
 def test_a_workload_goes_through_the_phases(user: User, emulator: RunaiEmulator) -> None:
@@ -110,7 +118,7 @@ def test_a_deleted_workload_is_only_among_the_deleted(user: User) -> None:
     id = user.create("trainings", "true").json()["workloadId"]
     user.phases("trainings", id, "Completed")
     assert user.ask("DELETE", f"/workloads/trainings/{id}").status_code == 202
-    deadline = time.monotonic() + 10
+    deadline = patience.deadline(10)
     while user.ask("GET", f"/workloads/trainings/{id}").status_code != 404:
         assert time.monotonic() < deadline
     found = user.ask("GET", "/workloads", params={"deleted": "true"}).json()["workloads"]
@@ -150,7 +158,7 @@ def test_a_distributed_workload_has_a_pod_for_each_worker(user: User) -> None:
         url = f"{user.emulator.kube_url}/api/v1/namespaces/runai-team-a/pods/{pod['name']}/log"
         headers = {"Authorization": f"Bearer {user.token}"}
         params = {"container": "main", "timestamps": "true"}
-        log = requests.get(url, headers=headers, params=params, timeout=10).text
+        log = requests.get(url, headers=headers, params=params, timeout=patience.seconds(20)).text
         assert log.endswith(f" {pod['name']} 2:2\n")
 
 
@@ -187,7 +195,7 @@ class TestVendorsClient:
             yield RunaiClient(client)
 
     def wait(self, workload: Any, phase: str) -> None:
-        deadline = time.monotonic() + 20
+        deadline = patience.deadline(20)
         while workload().data["actualPhase"] != phase:
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -224,7 +232,7 @@ class TestVendorsClient:
         trainings.resume_training(id)
         self.wait(look, "Running")
         trainings.delete_training(id)
-        deadline = time.monotonic() + 20
+        deadline = patience.deadline(20)
         while not vendor.workloads.workloads.get_workloads(deleted=True).data["workloads"]:
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -239,5 +247,7 @@ class TestVendorsClient:
         events = vendor.workloads.events.get_workload_events(id).data["events"]
         assert [understood("Event2", event).message for event in events][-1] == "a pod failed"
         body = {"grantType": "app_token", "AppId": CLIENT_ID, "AppSecret": CLIENT_SECRET}
-        answer = requests.post(f"{user.emulator.base_url}/token", json=body, timeout=10)
+        answer = requests.post(
+            f"{user.emulator.base_url}/token", json=body, timeout=patience.seconds(20)
+        )
         assert understood("TokenResponse", answer.json()).expires_in == 300

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests import patience
 from tests.conftest import processes_with
 
 from nemo_run.run.experiment import Experiment
@@ -37,7 +38,7 @@ def launch(path: Path, *args: str, **env: str) -> subprocess.CompletedProcess[st
         env={**os.environ, **env},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=patience.seconds(100),
         check=False,
     )
 
@@ -55,7 +56,7 @@ def start(path: Path, *args: str) -> subprocess.Popen[bytes]:
 
 
 def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 30) -> None:
-    deadline = time.monotonic() + timeout_s
+    deadline = patience.deadline(timeout_s)
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what} did not happen within {timeout_s} s")
@@ -73,7 +74,8 @@ def only_experiment(title: str) -> Experiment:
 
 def command_line(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return b" ".join(words).decode(errors="replace")
     except OSError:
         return ""
 
@@ -98,11 +100,13 @@ def ours() -> dict[int, str]:
 
 
 def conductors() -> list[int]:
-    return [pid for pid, text in ours().items() if "nemo_run.run._detached" in text]
+    return [
+        pid for pid, text in ours().items() if "nemo_run._experiments.conductor.detached" in text
+    ]
 
 
 def supervisors() -> list[int]:
-    return [pid for pid, text in ours().items() if "_supervisor" in text]
+    return [pid for pid, text in ours().items() if "import supervisor" in text]
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> bool:

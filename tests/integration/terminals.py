@@ -65,6 +65,9 @@ class Terminal:
         wait_for(ended, "the end of the script", timeout_s=60)
         return self.process.returncode
 
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
     def press_ctrl_c(self) -> None:
         os.write(self._fd, b"\x03")
 

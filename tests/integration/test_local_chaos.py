@@ -168,7 +168,7 @@ def job_of(pid: int) -> str:
     return match[1] if match else ""
 
 
-def check(title: str, notes: Path, unwatched: Counter[str]) -> None:
+def check(title: str, notes: Path, unwatched: Counter[str], jobs: int = JOBS) -> None:
     exp = only_experiment(title)
     status = json.loads(exp.status_json())
     needed = {job.id: job.dependencies for job in exp.jobs}
@@ -187,8 +187,8 @@ def check(title: str, notes: Path, unwatched: Counter[str]) -> None:
         or (entry["status"] == "FAILED" and "without an exit code" not in entry["message"])
     }
     assert bad == {}
-    assert len(status) == JOBS
-    for number in range(JOBS):
+    assert len(status) == jobs
+    for number in range(jobs):
         starts: dict[int, list[str]] = defaultdict(list)
         ends: list[int] = []
         for line in lines(notes / str(number)):
@@ -198,8 +198,10 @@ def check(title: str, notes: Path, unwatched: Counter[str]) -> None:
             else:
                 ends.append(int(attempt))
         # Each attempt once, numbered without a gap, and only the last one came to its end.
+        # A task is a fork of its supervisor at first; one that was killed as such wrote nothing.
         assert all(len(pids) == 1 for pids in starts.values()), (number, dict(starts))
-        assert sorted(starts) == list(range(1, len(starts) + 1)), (number, dict(starts))
-        assert ends in ([], [len(starts)]), (number, dict(starts), ends)
+        gaps = set(range(1, max(starts, default=0))) - starts.keys()
+        assert len(gaps) <= unwatched[f"job{number}"], (number, dict(starts))
+        assert ends in ([], [max(starts, default=0)]), (number, dict(starts), ends)
         if status[f"job{number}"]["status"] == "SUCCEEDED":
             assert ends, (number, dict(starts))

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.contract.experiments import experiment, script, states
-from tests.integration.launching import kill, launch, ours, wait_for, write
+from tests.contract.experiments import experiment, script, states, statuses
+from tests.integration.launching import conductors, kill, launch, ours, wait_for, write
 
 import nemo_run as run
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root"),
-]
+pytestmark = pytest.mark.slow
 
 JOB = """
 with run.Experiment("disk", clean_mode=True) as exp:
@@ -30,13 +27,8 @@ with run.Experiment("disk", clean_mode=True) as exp:
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     where = tmp_path / "small"
     where.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(where)],
-        check=False,
-        capture_output=True,
-    )
-    if mounted.returncode:
-        pytest.skip("may not mount here")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(where)]
+    subprocess.run(mount, check=True)
     yield where
     for pid in ours():
         kill(pid)
@@ -113,3 +105,45 @@ def test_a_disk_that_fills_up_while_a_job_runs_does_not_make_its_outcome_wrong(
     final = states(run.Experiment.from_id(exp._id))
     assert final["bad"] == "FAILED"
     assert final["good"] == "SUCCEEDED"
+
+
+def test_a_conductor_outlives_a_full_disk_and_says_what_it_waits_for(
+    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEMORUN_HOME", str(small_disk / "home"))
+    run.config.set_nemorun_home(str(small_disk / "home"))
+    go = tmp_path / "go"
+    with experiment("disk") as exp:
+        first = exp.add(script(f"while [ ! -e '{go}' ]; do sleep 0.02; done"), name="first")
+        exp.add(script("true"), name="second", dependencies=[first])
+        exp.run(detach=True)
+    wait_for(lambda: states(exp)["first"] == "RUNNING", "the start")
+    filler = fill(small_disk)
+    go.touch()
+    wait_for(lambda: "No space left" in statuses(exp)["second"]["message"], "the message")
+    assert states(exp)["first"] == "SUCCEEDED"
+    assert conductors()
+    filler.unlink()
+    wait_for(lambda: states(exp)["second"] == "SUCCEEDED", "the end", timeout_s=90)
+
+
+def test_looking_at_what_ended_needs_no_writing(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEMORUN_HOME", str(small_disk / "home"))
+    run.config.set_nemorun_home(str(small_disk / "home"))
+    with experiment("looked-at") as exp:
+        exp.add(script("exit 3"), name="bad")
+        exp.add(script("true"), name="good")
+        exp.run(detach=True)
+    wait_for(lambda: not any("supervisor" in text for text in ours().values()), "the end of both")
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "nemo_run", "experiment", "status", "looked-at", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "UNKNOWN" not in done.stdout
+    assert states(run.Experiment.from_id(exp._id)) == {"bad": "FAILED", "good": "SUCCEEDED"}

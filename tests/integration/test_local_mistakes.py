@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import patience
 from tests.contract.experiments import states
 from tests.integration.launching import kill, lines, only_experiment, start, wait_for, write
 
@@ -61,7 +62,7 @@ def test_whoever_stops_reading_the_output_sees_no_traceback(tmp_path: Path, sett
         assert launcher.stdout is not None
         assert any(line == "1\n" for line in launcher.stdout)
         launcher.stdout.close()
-        launcher.wait(60)
+        launcher.wait(patience.seconds(60))
 
     assert (tmp_path / "errors").read_text() == ""
     exp = only_experiment("mine")
@@ -94,6 +95,6 @@ def test_a_launcher_killed_before_git_has_answered_leaves_a_record(
     exp = only_experiment("mine")
     assert exp.provenance is not None
     assert exp.provenance.cwd == str(tmp_path)
-    assert exp.provenance.code == "not known: nobody was left to hear what git said"
+    assert exp.provenance.code == "not known: the launcher ended before git answered"
     exp.wait()
     assert states(exp) == {"one": "SUCCEEDED"}

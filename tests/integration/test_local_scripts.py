@@ -149,8 +149,7 @@ class TestMainModule:
         )
         done = launch(path)
         assert done.returncode == 1
-        assert "JobFailedError" in done.stderr
-        assert "last words" in done.stdout + done.stderr
+        assert "Job bad FAILED with exit code 3\n  | last words\n" in done.stderr
 
     def test_reset_executes_the_saved_script_only_when_it_runs(self, tmp_path: Path) -> None:
         evidence = tmp_path / "executed"

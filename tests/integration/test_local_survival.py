@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests import patience
 from tests.contract.experiments import experiment, log_of, script, states, statuses
 from tests.integration.launching import (
     alive,
@@ -89,7 +90,7 @@ class TestDetached:
             kill(conductor)
         path = write(tmp_path, RESUME, "resume.py")
         both = [start(path), start(path)]
-        assert [process.wait(60) for process in both] == [0, 0]
+        assert [process.wait(patience.seconds(60)) for process in both] == [0, 0]
         assert set(states(only_experiment("dag")).values()) == {"SUCCEEDED"}
         assert ran_once(ran)
 
@@ -228,7 +229,7 @@ with run.Experiment("dag", log_level="WARN") as exp:
         launcher = start(write(tmp_path, self.SCRIPT), str(ran))
         wait_for(lambda: lines(ran), "the start")
         os.killpg(launcher.pid, signal.SIGINT)
-        assert launcher.wait(30) != 0
+        assert launcher.wait(patience.seconds(30)) != 0
         exp = only_experiment("dag")
         assert states(exp) == {"a": "CANCELLED"}
         assert log_of(exp, "a") == "cleaned\n"
@@ -245,7 +246,7 @@ with run.Experiment("dag", log_level="WARN") as exp:
         wait_for(lambda: "Ctrl-C again" in (tmp_path / "launch.out").read_text(), "the advice")
         assert launcher.poll() is None
         os.killpg(launcher.pid, signal.SIGINT)
-        assert launcher.wait(60) != 0
+        assert launcher.wait(patience.seconds(60)) != 0
         assert "Killing all jobs" in (tmp_path / "launch.out").read_text()
         exp = only_experiment("dag")
         assert states(exp) == {"a": "CANCELLED"}
@@ -260,7 +261,7 @@ with run.Experiment("dag", log_level="WARN") as exp:
         launcher = start(write(tmp_path, DAG), str(ran))
         wait_for(lambda: {"a", "b"} <= set(lines(ran)), "the start of a and b")
         os.killpg(launcher.pid, signal.SIGHUP)
-        launcher.wait(20)
+        launcher.wait(patience.seconds(20))
         wait_for(lambda: {"a-done", "b-done"} <= set(lines(ran)), "the end of a and b")
         done = launch(write(tmp_path, RESUME, "resume.py"))
         assert done.returncode == 0, done.stderr

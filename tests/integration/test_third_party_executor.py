@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import patience
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +59,7 @@ class Shell:
             cwd=self._directory,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=patience.seconds(60),
         )
 
     def status(self, title: str) -> dict[str, Any]:
@@ -71,7 +72,7 @@ class Shell:
         return found
 
     def wait_for(self, title: str, job: str, state: str, timeout_s: float = 30) -> dict[str, Any]:
-        deadline = time.monotonic() + timeout_s
+        deadline = patience.deadline(timeout_s)
         while True:
             found: dict[str, Any] = self.status(title)[job]
             if found["status"] == state:
@@ -127,6 +128,7 @@ def test_a_failed_job_raises_with_its_exit_code_and_last_lines(shell: Shell) -> 
                 run.Script(inline="echo no disk; exit 7"),
                 executor=AcmeExecutor(queue="short"),
                 name="bad",
+                check=True,
             )
         except run.exceptions.JobFailedError as err:
             print("caught", err.exit_code, list(err.tail))

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import nemo_run as run
+from nemo_run._experiments.store import listing
+from nemo_run._experiments.store.listing import Entry, Labels
 from nemo_run.exceptions import RecordError
-from nemo_run.run import _catalogue
-from nemo_run.run._catalogue import Entry, Labels
 
 
 def store(root: Path, title: str, id: str, *members: list[dict[str, Any]], plans: int = 0) -> Path:
@@ -31,7 +31,7 @@ def member(state: str = "SUCCEEDED", handle: str = "slurm://nemo_run/x", **more:
 
 
 def entries(root: Path) -> list[Entry]:
-    read = [_catalogue.read_entry(*place) for place in _catalogue.find_all(str(root))]
+    read = [listing.read_entry(*place) for place in listing.find_all(str(root))]
     return [entry for entry in read if entry is not None]
 
 
@@ -81,13 +81,13 @@ def test_damaged_files_are_said_and_hide_nothing_else(
     assert (newest.state, oldest.state) == ("SUCCEEDED", "UNKNOWN")
     assert str(broken) in caplog.text
     with pytest.raises(RecordError, match="has no _TASKS"):
-        _catalogue.read_jobs(str(broken))
+        listing.read_jobs(str(broken))
 
 
 def test_labels_are_kept(tmp_path: Path) -> None:
     path = str(store(tmp_path, "t", "t_0000000000000000001"))
-    assert _catalogue.read_labels(path) == Labels()
-    _catalogue.write_labels(path, Labels(("a", "ü"), "a note"))
+    assert listing.read_labels(path) == Labels()
+    listing.write_labels(path, Labels(("a", "ü"), "a note"))
     (entry,) = entries(tmp_path)
     assert entry.labels == Labels(("a", "ü"), "a note")
 
@@ -105,7 +105,7 @@ def test_real_experiments_are_read_with_their_jobs(tmp_path: Path) -> None:
         "FAILED",
         ("local_persistent",),
     )
-    jobs = _catalogue.read_jobs(entry.path)
+    jobs = listing.read_jobs(entry.path)
     assert [(job.id, job.dependencies) for job in jobs] == [("first", ()), ("second", ("first",))]
     assert jobs[0].executor_name == "LocalExecutor"
     assert jobs[0].task.arguments["inline"] == "true"

@@ -734,15 +734,18 @@ class TestPictures:
         assert "31" not in make(1).diff(make(2)).source
         assert "31" in make(1).diff(make(2), trim=False).source
 
+    @pytest.mark.needs("dot")
     @BOTH
     def test_an_image_is_a_png(self, kind: Any, tmp_path: Path) -> None:
         kind(Model).save_config_img(str(tmp_path / "model.png"))
         assert (tmp_path / "model.png").read_bytes().startswith(PNG_SIGNATURE)
 
+    @pytest.mark.needs("dot")
     def test_a_path_without_suffix_is_a_directory(self, tmp_path: Path) -> None:
         Config(Model).save_config_img(str(tmp_path / "pictures"))
         assert (tmp_path / "pictures" / "config.png").read_bytes().startswith(PNG_SIGNATURE)
 
+    @pytest.mark.needs("dot")
     def test_missing_parents_are_made(self, tmp_path: Path) -> None:
         Config(Model).save_config_img(str(tmp_path / "a" / "b" / "model.png"))
         assert (tmp_path / "a" / "b" / "model.png").is_file()
@@ -751,10 +754,12 @@ class TestPictures:
         with pytest.raises(ValueError, match=r"jpg|png"):
             Config(Model).save_config_img(str(tmp_path / "model.jpg"))
 
+    @pytest.mark.needs("dot")
     def test_only_the_image_is_left_behind(self, tmp_path: Path) -> None:
         Config(Model).save_config_img(str(tmp_path / "model.png"))
         assert [path.name for path in tmp_path.iterdir()] == ["model.png"]
 
+    @pytest.mark.needs("dot")
     @BOTH
     def test_a_notebook_gets_svg(self, kind: Any) -> None:
         assert "<svg" in kind(Model)._repr_svg_()

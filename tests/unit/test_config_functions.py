@@ -189,10 +189,12 @@ class TestConfigurableMixin:
         assert isinstance(graph, graphviz.Graph | graphviz.Digraph)
         assert "one" in graph.source
 
+    @pytest.mark.needs("dot")
     def test_an_image_can_be_saved(self, tmp_path: Path) -> None:
         Settings().save_config_img(str(tmp_path / "settings.png"))
         assert (tmp_path / "settings.png").read_bytes().startswith(b"\x89PNG")
 
+    @pytest.mark.needs("dot")
     @pytest.mark.parametrize(
         "value",
         [Settings(), Steps([1, 2]), Pair((1, 2)), Table(a=1)],

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nemo_run as run
-from nemo_run.core.execution import _docker_settings as docker_settings
+from nemo_run._backends.docker import settings as docker_settings
 from nemo_run.core.execution.docker import DockerContainer, DockerJobRequest
 from nemo_run.exceptions import ConfigError
 

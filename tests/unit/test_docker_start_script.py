@@ -12,13 +12,18 @@ import time
 from pathlib import Path
 
 import pytest
+from tests import patience
 
-from nemo_run.core.execution._docker_files import JobFiles, MemberFiles, seen_environment
+from nemo_run._backends.docker.files import JobFiles, MemberFiles, seen_environment
 
-SHELLS = [["bash"], ["dash"], ["busybox", "sh"]]
+SHELLS = [
+    pytest.param(["bash"], id="bash"),
+    pytest.param(["dash"], id="dash"),
+    pytest.param(["busybox", "sh"], id="busybox", marks=pytest.mark.needs("busybox")),
+]
 
 
-@pytest.fixture(params=SHELLS, ids=lambda shell: shell[0])
+@pytest.fixture(params=SHELLS)
 def shell(request: pytest.FixtureRequest) -> list[str]:
     shell: list[str] = request.param
     return shell
@@ -39,7 +44,7 @@ def start(shell: list[str], files: MemberFiles, *command: str) -> subprocess.Pop
 
 
 def wait_for_log(files: MemberFiles, text: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = patience.deadline(30)
     while files.log.read_text() != text:
         assert time.monotonic() < deadline, files.log.read_text()
         time.sleep(0.02)
@@ -47,7 +52,7 @@ def wait_for_log(files: MemberFiles, text: str) -> None:
 
 def test_output_and_exit_code_are_kept(shell: list[str], files: MemberFiles) -> None:
     process = start(shell, files, "sh", "-c", "echo out; echo err >&2; exit 7")
-    shown, _ = process.communicate(timeout=30)
+    shown, _ = process.communicate(timeout=patience.seconds(30))
     assert process.returncode == 7
     assert shown == files.log.read_bytes() == b"out\nerr\n"
     status = json.loads((files.directory / "status").read_text())
@@ -56,12 +61,16 @@ def test_output_and_exit_code_are_kept(shell: list[str], files: MemberFiles) -> 
 
 
 def test_arguments_arrive_as_they_were_written(shell: list[str], files: MemberFiles) -> None:
-    start(shell, files, "printf", "<%s>", "a  b", "$HOME", "", "*", "'").communicate(timeout=30)
+    start(shell, files, "printf", "<%s>", "a  b", "$HOME", "", "*", "'").communicate(
+        timeout=patience.seconds(30)
+    )
     assert files.log.read_text() == "<a  b><$HOME><><*><'>"
 
 
 def test_secrets_come_from_a_file_of_ours_alone(shell: list[str], files: MemberFiles) -> None:
-    start(shell, files, "sh", "-c", 'printf %s "$A_TOKEN"').communicate(timeout=30)
+    start(shell, files, "sh", "-c", 'printf %s "$A_TOKEN"').communicate(
+        timeout=patience.seconds(30)
+    )
     assert files.log.read_text() == "it's $HOME\n"
     environment = files.directory / "environment"
     assert environment.stat().st_mode & 0o077 == 0
@@ -83,7 +92,7 @@ def test_a_login_in_a_url_is_a_secret(tmp_path: Path) -> None:
 def test_names_may_have_any_words_in_them(shell: list[str], tmp_path: Path) -> None:
     files = JobFiles.of(str(tmp_path), "NAME-JOB").member("JOB-ENVIRONMENT")
     files.prepare("NAME-JOB", "JOB-ENVIRONMENT", {})
-    start(shell, files, "true").communicate(timeout=30)
+    start(shell, files, "true").communicate(timeout=patience.seconds(30))
     status = json.loads((files.directory / "status").read_text())
     assert status == {"id": "NAME-JOB", "exit_code": "0"}
     assert "pipe=$place/.nemo_run-JOB-ENVIRONMENT-NAME-JOB\n" in (
@@ -97,7 +106,7 @@ def test_a_signal_is_passed_on_and_waited_for(shell: list[str], files: MemberFil
     wait_for_log(files, "up\n")
     assert not files.was_asked
     os.kill(process.pid, signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=patience.seconds(30))
     assert (process.returncode, files.was_asked) == (3, True)
     assert files.log.read_text() == "up\ncleaned\n"
 
@@ -126,14 +135,14 @@ def test_what_a_command_has_started_may_clean_up_too(
     os.kill(process.pid, signal.SIGTERM)
     wait_for_log(files, "up\ncleaning\n")
     (tmp_path / "go").touch()
-    process.communicate(timeout=30)
+    process.communicate(timeout=patience.seconds(30))
     assert process.returncode == 128 + signal.SIGTERM
     assert files.log.read_text() == "up\ncleaning\nsaved\n"
 
 
 def test_a_second_try_adds_to_the_log(shell: list[str], files: MemberFiles) -> None:
     for _ in range(2):
-        start(shell, files, "echo", "try").communicate(timeout=30)
+        start(shell, files, "echo", "try").communicate(timeout=patience.seconds(30))
     assert files.log.read_text() == "try\ntry\n"
     assert files.attempts == 2
 
@@ -144,5 +153,5 @@ def test_where_nothing_can_be_written_the_output_is_shown(
     shutil.rmtree(files.directory / "attempts", ignore_errors=True)
     (files.directory / "attempts").mkdir()  # as if it were somebody else's
     process = start(shell, files, "sh", "-c", "echo out; exit 4")
-    shown, _ = process.communicate(timeout=30)
+    shown, _ = process.communicate(timeout=patience.seconds(30))
     assert (shown, process.returncode) == (b"out\n", 4)

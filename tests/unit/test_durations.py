@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nemo_run.run._durations import elapsed
+from nemo_run._experiments.display.durations import elapsed
 
 
 @pytest.mark.parametrize(

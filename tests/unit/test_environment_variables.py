@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 import nemo_run as run
+from nemo_run._experiments.display import panel
 from nemo_run.core.frontend.console.api import configure_logging, deconfigure_logging
-from nemo_run.run import _display
 
 
 def small_net() -> run.Config[dict[str, int]]:
@@ -52,7 +52,7 @@ def test_the_closing_hint_has_the_theme_that_was_asked_for(
         monkeypatch.delenv("NO_COLOR", raising=False)
         file = io.StringIO()
         console = Console(file=file, force_terminal=True, color_system="truecolor")
-        _display.goodbye(console, "id", ["job"], theme)
+        panel.goodbye(console, "id", ["job"], theme)
         shown[theme] = file.getvalue()
     assert "from_id" in shown["monokai"]
     assert shown["monokai"] != shown["bw"]

@@ -147,3 +147,20 @@ class TestByName:
         run.import_executor("ready")
         assert "executors" not in sys.modules
         assert os.fspath(file.parent) not in sys.path
+
+
+@pytest.mark.parametrize(
+    "executor",
+    [
+        run.DockerExecutor(container_image="image"),
+        run.SlurmExecutor(account="me", packager=run.Packager()),
+    ],
+    ids=["docker", "slurm"],
+)
+def test_code_is_collected_for_a_job_only(
+    executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AssertionError, match="belongs to no job yet"):
+        executor.package(run.PatternPackager(include_pattern="*", relative_path="."), "train")
+    assert list(tmp_path.iterdir()) == []

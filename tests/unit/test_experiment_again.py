@@ -11,7 +11,8 @@ import pytest
 from tests.contract.experiments import experiment, log_of, script, states, statuses
 
 import nemo_run as run
-from nemo_run.run._directory import ExperimentDirectory, base_of
+from nemo_run._experiments.store.directory import ExperimentDirectory
+from nemo_run._experiments.store.places import base_of
 
 
 def record_of(home: Path, job: str) -> Path:

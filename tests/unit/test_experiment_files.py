@@ -9,6 +9,7 @@ from typing import Any
 
 import fiddle as fdl
 import pytest
+from tests.conftest import in_home
 from tests.contract import tasks
 from tests.contract.experiments import experiment, script
 from tests.contract.plugins import SetVariable
@@ -27,8 +28,9 @@ def unpacked(text: str) -> Any:
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of an experiment that has ended; for reading only."""
-    run.config.set_nemorun_home(str(tmp_path_factory.mktemp("original") / "home"))
-    with experiment("demo", executor=run.LocalExecutor(ntasks_per_node=2)) as exp:
+    home = tmp_path_factory.mktemp("original") / "home"
+    executor = run.LocalExecutor(ntasks_per_node=2)
+    with in_home(home), experiment("demo", executor=executor) as exp:
         one = exp.add(script("echo one"), name="one")
         exp.add(
             run.Partial(tasks.fit, net=run.Config(tasks.Net, width=4)),

@@ -52,7 +52,8 @@ class TestConstructor:
         exp = run.Experiment("team/net")
         directory = Path(exp._exp_dir)
         assert directory.parent.parent == nemorun_home / "experiments"
-        assert directory.parent.name == "team_net"
+        assert directory.parent.name.startswith("team_net-")
+        assert directory.parent != Path(run.Experiment("team_net")._exp_dir).parent
         assert exp._title == "team/net"
 
     @pytest.mark.parametrize("title", ["", "..", ".", "a\0b", "x" * 201])

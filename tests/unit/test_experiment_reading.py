@@ -124,6 +124,15 @@ class TestLooking:
             assert states(found) == {"job": "SUCCEEDED"}
         assert sorted(path.name for path in Path(made._exp_dir).iterdir()) == before
 
+    def test_leaving_the_context_of_what_was_found_asks_for_no_launch(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        make(clean_mode=False)
+        capsys.readouterr()
+        with run.Experiment.from_title("demo") as found:
+            found.status()
+        assert "launched" not in capsys.readouterr().out
+
     def test_looking_executes_nothing_that_was_saved(self, tmp_path: Path) -> None:
         made = make()
         evidence = tmp_path / "executed"
@@ -168,13 +177,12 @@ class TestStatus:
         found.console.quiet = False
         assert found.status() is None
         out = capsys.readouterr().out
-        assert "Task 0: job\n" in out
-        assert "- Status: SUCCEEDED\n" in out
-        assert "- Executor: LocalExecutor\n" in out
-        assert "- Job id: job-" in out
-        assert f"- Local Directory: {made._exp_dir}/job\n" in out
-        assert "- Exit code: 0\n" in out
-        assert re.search(r"- Duration: \d+\.\d s\n", out)
+        assert f"Directory: {made._exp_dir}\n" in out
+        assert "   JOB  STATE      EXECUTOR  EXIT  TOOK   CPU    MEMORY " in out
+        assert re.search(
+            r"0  job  SUCCEEDED  local     0     \d+\.\d s  \d+\.\d s  [\d.]+ MiB\n", out
+        )
+        assert "1 job: 1 SUCCEEDED\n" in out
 
     def test_before_running_jobs_are_unsubmitted(self) -> None:
         with experiment() as exp:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import patience
 from tests.contract import tasks
 from tests.contract.experiments import experiment, log_of, script, states, statuses
 from torchx.specs import AppState
@@ -19,9 +20,15 @@ import nemo_run as run
 from nemo_run.exceptions import ConfigError, JobFailedError
 
 
-def stamp(file: Path, name: str, seconds: float = 0.0) -> run.Script:
-    """A script that notes its start and its end."""
-    return script(f"echo {name}+ >> '{file}'; sleep {seconds}; echo {name}- >> '{file}'")
+def stamp(file: Path, name: str, until: str = "true") -> run.Script:
+    """A script that notes its start and, once a command succeeds in its directory, its end."""
+    wait = f"until {until}; do sleep 0.02; done"
+    return script(f"cd '{file.parent}'; echo {name}+ >> '{file}'; {wait}; echo {name}- >> '{file}'")
+
+
+def have_begun(number: int) -> str:
+    """A command that succeeds when as many scripts have noted their start in ``order``."""
+    return f"[ $(grep -c '+' order) -ge {number} ]"
 
 
 class TestOrder:
@@ -37,7 +44,7 @@ class TestOrder:
         file = tmp_path / "order"
         with experiment() as exp:
             for name in "abc":
-                exp.add(stamp(file, name, 0.6), name=name)
+                exp.add(stamp(file, name, have_begun(3)), name=name)
             exp.run()
         lines = file.read_text().split()
         assert {line[1] for line in lines[:3]} == {"+"}
@@ -46,16 +53,16 @@ class TestOrder:
         file = tmp_path / "order"
         with experiment() as exp:
             for name in "abc":
-                exp.add(stamp(file, name, 0.1), name=name)
+                exp.add(stamp(file, name, "sleep 0.1"), name=name)
             exp.run(sequential=True)
         assert file.read_text().split() == ["a+", "a-", "b+", "b-", "c+", "c-"]
 
     def test_a_diamond_keeps_its_order(self, tmp_path: Path) -> None:
         file = tmp_path / "order"
         with experiment() as exp:
-            top = exp.add(stamp(file, "t", 0.1), name="t")
-            left = exp.add(stamp(file, "l", 0.1), name="l", dependencies=[top])
-            right = exp.add(stamp(file, "r", 0.1), name="r", dependencies=[top])
+            top = exp.add(stamp(file, "t", "sleep 0.1"), name="t")
+            left = exp.add(stamp(file, "l", "sleep 0.1"), name="l", dependencies=[top])
+            right = exp.add(stamp(file, "r", "sleep 0.1"), name="r", dependencies=[top])
             exp.add(stamp(file, "e"), name="e", dependencies=[left, right])
             exp.run()
         lines = file.read_text().split()
@@ -66,12 +73,11 @@ class TestOrder:
     def test_a_job_starts_as_soon_as_its_own_dependencies_have_ended(self, tmp_path: Path) -> None:
         file = tmp_path / "order"
         with experiment() as exp:
-            exp.add(stamp(file, "s", 1.0), name="slow")
+            exp.add(stamp(file, "s", "grep -q n- order"), name="slow")
             quick = exp.add(stamp(file, "q"), name="quick")
             exp.add(stamp(file, "n"), name="next", dependencies=[quick])
             exp.run()
-        lines = file.read_text().split()
-        assert lines.index("n-") < lines.index("s-")
+        assert states(exp) == {"slow": "SUCCEEDED", "quick": "SUCCEEDED", "next": "SUCCEEDED"}
 
     def test_sequential_and_dependencies_do_not_go_together(self) -> None:
         with experiment() as exp:
@@ -214,7 +220,7 @@ class TestGroups:
     def test_members_run_side_by_side_under_numbered_names(self, tmp_path: Path) -> None:
         file = tmp_path / "order"
         with experiment() as exp:
-            exp.add([stamp(file, "a", 0.6), stamp(file, "b", 0.6)], name="pair")
+            exp.add([stamp(file, name, have_begun(2)) for name in "ab"], name="pair")
             exp.run()
         assert states(exp) == {"pair": "SUCCEEDED"}
         assert {line[1] for line in file.read_text().split()[:2]} == {"+"}
@@ -235,9 +241,9 @@ class TestGroups:
     def test_a_member_that_fails_ends_the_others(self) -> None:
         started = time.monotonic()
         with experiment() as exp:
-            exp.add([script("sleep 60"), script("sleep 0.2; exit 3")], name="g")
+            exp.add([script("sleep 600"), script("sleep 0.2; exit 3")], name="g")
             exp.run()
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < patience.seconds(20)
         assert states(exp) == {"g": "FAILED"}
         assert [state.name for state in exp.jobs[0].states] == ["CANCELLED", "FAILED"]  # type: ignore[union-attr]
 
@@ -252,9 +258,9 @@ class TestGroups:
     def test_a_group_can_depend_and_be_depended_on(self, tmp_path: Path) -> None:
         file = tmp_path / "order"
         with experiment() as exp:
-            first = exp.add(stamp(file, "a", 0.1), name="a")
+            first = exp.add(stamp(file, "a", "sleep 0.1"), name="a")
             group = exp.add(
-                [stamp(file, "b", 0.1), stamp(file, "c", 0.1)], name="g", dependencies=[first]
+                [stamp(file, name, "sleep 0.1") for name in "bc"], name="g", dependencies=[first]
             )
             exp.add(stamp(file, "d"), name="d", dependencies=[group])
             exp.run()
@@ -367,24 +373,23 @@ class TestDryRun:
 class TestDetaching:
     def test_returns_while_jobs_run_and_they_go_on(self, tmp_path: Path) -> None:
         file = tmp_path / "order"
-        started = time.monotonic()
         with experiment() as exp:
-            first = exp.add(stamp(file, "a", 0.8), name="a")
+            first = exp.add(stamp(file, "a", "[ -e go ]"), name="a")
             exp.add(stamp(file, "b"), name="b", dependencies=[first])
             exp.run(detach=True)
-        assert "a-" not in (file.read_text() if file.exists() else "")
+        (tmp_path / "go").touch()
         exp.wait()
-        assert time.monotonic() - started > 0.7
         assert file.read_text().split() == ["a+", "a-", "b+", "b-"]
         assert states(exp) == {"a": "SUCCEEDED", "b": "SUCCEEDED"}
 
-    def test_a_job_that_waits_can_be_cancelled(self) -> None:
+    def test_a_job_that_waits_can_be_cancelled(self, tmp_path: Path) -> None:
         with experiment() as exp:
-            first = exp.add(script("sleep 0.7"), name="a")
+            first = exp.add(stamp(tmp_path / "order", "a", "[ -e go ]"), name="a")
             exp.add(script("true"), name="b", dependencies=[first])
             exp.run(detach=True)
         exp.cancel("b")
         assert states(exp)["b"] == "CANCELLED"
+        (tmp_path / "go").touch()
         exp.wait()
         assert states(exp) == {"a": "SUCCEEDED", "b": "CANCELLED"}
 
@@ -441,7 +446,7 @@ class TestOutput:
         with run.Experiment("demo", log_level="WARN", skip_status_at_exit=True) as exp:
             exp.add(script("true"), name="a")
             exp.run()
-        assert "Local Directory" not in capsys.readouterr().out
+        assert "Experiment Status" not in capsys.readouterr().out
 
     def test_logs_can_be_followed(self, capfd: pytest.CaptureFixture[str]) -> None:
         with run.Experiment("demo", log_level="WARN") as exp:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import fiddle as fdl
 import pytest
 from tests.contract import tasks
+from tests.contract.experiments import experiment, script
 from torchx.specs import AppState
 
 import nemo_run as run
@@ -147,6 +148,34 @@ class TestGroup:
                 tasks=members,
                 executors=[assigned(tmp_path, "g") for _ in range(count)],
             )
+
+
+class _Tidy(run.LocalExecutor):
+    tidied: ClassVar[list[str]] = []
+
+    def cleanup(self, handle: str) -> None:
+        self.tidied.append(handle)
+        raise OSError("not now")
+
+
+def test_leaving_an_experiment_cleans_up_after_each_job_that_began(monkeypatch: Any) -> None:
+    monkeypatch.setattr(_Tidy, "tidied", [])
+    with experiment(executor=_Tidy(), check=False) as exp:
+        exp.add(script("true"), name="well")
+        bad = exp.add(script("exit 3"), name="badly")
+        exp.add(script("true"), name="never", dependencies=[bad])
+        exp.run()
+        assert _Tidy.tidied == []
+    assert sorted(_Tidy.tidied) == sorted(job.handle for job in exp.jobs[:2])
+
+
+def test_detaching_cleans_up_nothing(monkeypatch: Any) -> None:
+    monkeypatch.setattr(_Tidy, "tidied", [])
+    with experiment(executor=_Tidy()) as exp:
+        exp.add(script("true"), name="a")
+        exp.run(detach=True)
+    exp.wait()
+    assert _Tidy.tidied == []
 
 
 class TestRunner:

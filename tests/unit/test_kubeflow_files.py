@@ -11,8 +11,8 @@ import pytest
 from torchx.specs import AppDef, Role
 
 import nemo_run as run
-from nemo_run.core.execution._kubeflow_jobs import staying
-from nemo_run.core.execution._kubeflow_volume import merge, packed
+from nemo_run._backends.kubeflow.jobs import staying
+from nemo_run._backends.kubeflow.volume import merge, packed
 from nemo_run.run.torchx_backend.schedulers.kubeflow import KubeflowScheduler
 
 

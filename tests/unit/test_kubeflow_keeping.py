@@ -7,9 +7,9 @@ from threading import Thread
 
 import pytest
 
-from nemo_run._clients._k8s_site import Site
-from nemo_run._records import JobRef
-from nemo_run.run.torchx_backend.schedulers._kubeflow_kept import Keeping
+from nemo_run._backends.kubeflow.kept import Keeping
+from nemo_run._backends.kubeflow.site import Site
+from nemo_run._jobs.records import JobRef
 
 
 class Endless(Thread):

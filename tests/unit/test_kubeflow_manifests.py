@@ -12,12 +12,15 @@ import fiddle as fdl
 import pytest
 
 import nemo_run as run
-from nemo_run.core.execution import _kubeflow_manifests as manifests
-from nemo_run.core.execution._kubeflow_calls import launch_script
-from nemo_run.core.execution._kubeflow_script import Outcome, render
+from nemo_run._backends.kubeflow import manifests
+from nemo_run._backends.kubeflow.calls import launch_script
+from nemo_run._backends.kubeflow.client import TrainJob
+from nemo_run._backends.kubeflow.script import Outcome, render
+from nemo_run._transport.answers import Answer
 from nemo_run.core.execution.base import ExecutorMacros
 from nemo_run.core.execution.kubeflow import KubeflowJobState
 from nemo_run.core.execution.launcher import FaultTolerance
+from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 from nemo_run.exceptions import ConfigError
 
 
@@ -222,12 +225,14 @@ def test_the_place_of_a_job_is_below_user_experiment_and_job_also_when_it_was_st
     mine.assign("exp_1", "/home/x", "task", "dir")
     place = f"/nemo_run/{getpass.getuser()}/exp_1/task/code"
     assert mine.code_dir == place
-    assert fdl.build(mine.to_config()).code_dir == place
-    assert mine.clone().code_dir == place
+    stored = ZlibJSONSerializer().serialize(mine)
+    assert fdl.build(ZlibJSONSerializer().deserialize(stored)).code_dir == place
 
 
-def test_a_config_that_was_never_assigned_has_nothing_that_0_12_does_not_know() -> None:
-    assert "job_name" not in executor().to_config().__arguments__
+def test_a_config_has_nothing_that_0_12_does_not_know() -> None:
+    mine = executor()
+    mine.assign("exp_1", "/home/x", "task", "dir")
+    assert "job_name" not in mine.to_config().__arguments__
 
 
 class TestState:
@@ -255,7 +260,9 @@ class TestState:
     def test_a_job_has_failed_when_kubeflow_says_so(
         self, status: dict[str, Any], state: str
     ) -> None:
-        assert KubeflowJobState.of({"status": status}).name == state
+        metadata = {"name": "job", "uid": "1"}
+        job = TrainJob.read(Answer({"metadata": metadata, "status": status}))
+        assert KubeflowJobState.of(job).name == state
 
     def test_every_state_has_one_of_torchx(self) -> None:
         from nemo_run.run.torchx_backend.schedulers.kubeflow import KUBEFLOW_STATES

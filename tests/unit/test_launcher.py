@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.compat.to_come import waits_for
+from tests import patience
 
 import nemo_run as run
 from nemo_run.core.execution.launcher import LAUNCHER_MAP, Launcher
@@ -68,7 +68,6 @@ class TestProfiling:
 
 
 class TestWords:
-    @waits_for("nemo_run.SlurmRay")
     def test_each_word_names_its_class(self) -> None:
         assert {
             "torchrun": run.Torchrun,
@@ -102,7 +101,6 @@ class TestWords:
         assert Launcher().transform(["python", "x.py"]) is None
 
 
-@waits_for("nemo_run.SlurmTemplate")
 class TestTemplates:
     def test_a_template_is_needed(self) -> None:
         with pytest.raises(ValueError, match="template"):
@@ -139,7 +137,6 @@ class TestTemplates:
             SlurmTemplate(template_path="nowhere.sh.j2").get_template_content()
 
 
-@waits_for("nemo_run.SlurmRay")
 class TestRay:
     @staticmethod
     def script(**settings: object) -> str:
@@ -175,7 +172,7 @@ class TestRay:
             env={"PATH": "/usr/bin:/bin"},
             cwd=tmp_path,
             capture_output=True,
-            timeout=20,
+            timeout=patience.seconds(20),
             check=False,
         )
         assert done.returncode == 1

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_run._legacy import LOCAL_INDEX, find_local_job, is_legacy, local_jobs
-from nemo_run._records import JobRef, JobStore, RoleSize
+from nemo_run._jobs.legacy import LOCAL_INDEX, find_local_job, is_legacy, local_jobs
+from nemo_run._jobs.records import JobRef, RoleSize
+from nemo_run._jobs.store import JobStore
 
 
 class Home:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_run._legacy_slurm import find_slurm_job
+from nemo_run._backends.slurm.legacy import find_slurm_job
 from nemo_run.run.torchx_backend.schedulers import slurm
 
 TUNNEL = {

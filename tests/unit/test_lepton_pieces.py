@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torchx.specs import AppState
 
-from nemo_run._clients.lepton import job_states
-from nemo_run.core.execution import _lepton_mover as mover
-from nemo_run.core.execution._lepton_script import ExitMark, job_name, launch_script
+from nemo_run._backends.lepton import mover
+from nemo_run._backends.lepton.client import job_states
+from nemo_run._backends.lepton.script import ExitMark, job_name, launch_script
 from nemo_run.run.torchx_backend.schedulers import lepton
 
 TAKEN = re.compile(r"[a-z][a-z0-9-]{0,34}[a-z0-9]")

@@ -11,8 +11,8 @@ from tests.contract.backends import LocalCluster
 from tests.integration.launching import wait_for
 from torchx.schedulers.api import Stream
 
+from nemo_run._transport import log_files
 from nemo_run.exceptions import ConfigError
-from nemo_run.run.torchx_backend.schedulers import _logfiles
 from nemo_run.run.torchx_backend.schedulers.api import LogQuery
 
 BOTH = "echo out; echo err >&2"
@@ -91,5 +91,5 @@ def test_a_log_without_times_is_shown_as_a_whole_and_that_is_said(
             LogQuery(role="a", until=datetime.now() - HOUR),
             LogQuery(role="a", since=datetime.now() - HOUR),
         ):
-            assert list(_logfiles.read(tmp_path, query)) == [b"old\n"]
+            assert list(log_files.read(tmp_path, query)) == [b"old\n"]
     assert "not known" in caplog.text

@@ -13,11 +13,11 @@ import pytest
 from tests.contract.experiments import experiment, script, statuses
 
 import nemo_run as run
+from nemo_run._transport.log_files import BLOCK_BYTES
 from nemo_run.exceptions import JobNotFoundError
 from nemo_run.run.logs import follow_all, get_logs
 from nemo_run.run.torchx_backend.packaging import package
 from nemo_run.run.torchx_backend.runner import get_runner
-from nemo_run.run.torchx_backend.schedulers._logfiles import BLOCK_BYTES
 from nemo_run.run.utils import TeeStdoutStderr
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import fiddle as fdl
 import pytest
+from tests import patience
 from tests.contract.experiments import log_of
 from tests.integration.launching import launch, only_experiment, write
 
 import nemo_run as run
+from nemo_run.exceptions import ConfigError
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +33,7 @@ def python(*arguments: str, cwd: Path, input: str = "") -> subprocess.CompletedP
         input=input,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience.seconds(60),
         check=False,
     )
 
@@ -151,3 +153,26 @@ def test_the_search_path_of_the_executor_reaches_functions(tmp_path: Path) -> No
     done = launch(path)
     assert done.returncode == 0, done.stderr
     assert log_of(only_experiment("mine"), "a") == "far, beside the script\n"
+
+
+def test_a_job_whose_packager_cannot_be_had_is_not_run_with_another(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "from dataclasses import dataclass\n"
+        "@dataclass(kw_only=True)\nclass Own(run.Packager):\n    word: str = ''\n"
+        "def f():\n    pass\n"
+        "if __name__ == '__main__':\n"
+        "    own = run.HybridPackager(sub_packagers={'part': Own(word='here')})\n"
+        "    executor = run.LocalExecutor(packager=own)\n"
+        f"{LAUNCH.replace('Partial(f)', 'Partial(f), executor=executor')}",
+    )
+    done = launch(path)
+    assert done.returncode == 0, done.stderr
+    exp = only_experiment("mine")
+    stored = exp._directory.read_tasks()
+    exp.resume()
+    assert exp._directory.read_tasks() == stored
+    Path(exp._exp_dir, "__main__.py").write_text("")
+    with pytest.raises(ConfigError, match=r"Job 'a' cannot be run from here.*Own"):
+        exp.reset()
+    assert len(run.Experiment.catalog("mine")) == 1

@@ -11,7 +11,8 @@ from tests.contract.experiments import experiment, script
 
 import nemo_run as run
 from nemo_run._credentials import secret
-from nemo_run.run._arguments import masked_arguments, sounds_secret
+from nemo_run._secrets.masking import masked_arguments
+from nemo_run._secrets.names import sounds_secret
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from torchx.specs import AppState
 
+from nemo_run._order import RUN_IF, combined, put_in_a_row, reason, verdict, waves
 from nemo_run.exceptions import ConfigError
-from nemo_run.run._order import combined, reason, verdict, waves
 
 ENDED = [AppState.SUCCEEDED, AppState.FAILED, AppState.CANCELLED]
 GOING_ON = [AppState.UNSUBMITTED, AppState.SUBMITTED, AppState.PENDING, AppState.RUNNING]
@@ -27,6 +29,10 @@ class TestWaves:
 
     def test_jobs_that_wait_for_each_other_are_named(self) -> None:
         with pytest.raises(ConfigError, match=r"(?s)a.*b|b.*a"):
+            waves({"a": ["b"], "b": ["a"]})
+
+    def test_the_whole_circle_is_shown(self) -> None:
+        with pytest.raises(ConfigError, match=r"(a -> b -> a|b -> a -> b)"):
             waves({"a": ["b"], "b": ["a"]})
 
     def test_a_job_cannot_wait_for_itself(self) -> None:
@@ -59,7 +65,37 @@ class TestWaves:
         assert all(wave == sorted(wave) for wave in order)
 
 
+@dataclass
+class Waiting:
+    """What is looked at here of a job."""
+
+    id: str
+    dependencies: list[str] = field(default_factory=list)
+
+
+class TestRow:
+    @pytest.mark.parametrize("as_before", [True, False])
+    def test_each_job_waits_for_the_one_before(self, as_before: bool) -> None:
+        jobs = [Waiting("a"), Waiting("b"), Waiting("c")]
+        put_in_a_row(jobs, as_before=as_before)
+        assert [job.dependencies for job in jobs] == [[], ["a"], ["b"]]
+
+    def test_jobs_that_are_in_a_row_already_may_stay_so_where_that_is_expected(self) -> None:
+        jobs = [Waiting("a"), Waiting("b", ["a"])]
+        put_in_a_row(jobs, as_before=True)
+        assert [job.dependencies for job in jobs] == [[], ["a"]]
+        with pytest.raises(ConfigError, match="dependencies of their own"):
+            put_in_a_row(jobs, as_before=False)
+
+    def test_jobs_with_another_order_are_refused(self) -> None:
+        with pytest.raises(ConfigError, match="dependencies of their own"):
+            put_in_a_row([Waiting("a", ["b"]), Waiting("b")], as_before=True)
+
+
 class TestVerdict:
+    def test_there_are_three_policies(self) -> None:
+        assert RUN_IF == ("succeeded", "ended", "failed")
+
     def test_a_job_that_needs_nothing_starts(self) -> None:
         assert verdict({}) == "start"
 
@@ -99,6 +135,11 @@ class TestVerdict:
         assert "FAILED" in text
         assert "good" not in text
 
+    def test_the_whole_reason_is_a_sentence(self) -> None:
+        states = {"a": AppState.FAILED, "b": AppState.RUNNING, "c": AppState.CANCELLED}
+        assert reason(states) == "not started: a FAILED, c CANCELLED"
+        assert reason(states, "failed") == "not started: no job it depends on failed"
+
 
 class TestGroups:
     @pytest.mark.parametrize(
@@ -110,6 +151,12 @@ class TestGroups:
             ([AppState.CANCELLED, AppState.FAILED], AppState.FAILED),
             ([AppState.CANCELLED, AppState.SUCCEEDED], AppState.CANCELLED),
             ([], AppState.UNSUBMITTED),
+            ([AppState.UNSUBMITTED, AppState.UNSUBMITTED], AppState.UNSUBMITTED),
+            ([AppState.UNSUBMITTED, AppState.SUCCEEDED], AppState.RUNNING),
+            ([AppState.UNSUBMITTED, AppState.UNKNOWN], AppState.UNKNOWN),
+            ([AppState.UNKNOWN, AppState.SUBMITTED], AppState.SUBMITTED),
+            ([AppState.SUBMITTED, AppState.PENDING], AppState.PENDING),
+            ([AppState.PENDING, AppState.RUNNING], AppState.RUNNING),
         ],
     )
     def test_a_group_is_as_good_as_its_worst_member(

@@ -166,6 +166,17 @@ class TestLaunchers:
         args = command(package("job", run.Script("t.sh", args=["x"]), executor))
         assert args[args.index("--no-python") + 1 :] == ["t.sh", "x"]
 
+    def test_torchrun_names_the_program_of_an_inline_script(
+        self, executor: run.LocalExecutor
+    ) -> None:
+        script = run.Script(inline="echo $1", args=["x"])
+        plain = command(package("job", script, executor))
+        executor.launcher = run.Torchrun()
+        args = command(package("job", script, executor))
+        # Images differ in where bash is, so that the first line of the file must not matter.
+        assert args[args.index("--no-python") + 1 :] == plain
+        assert plain[0] == "bash"
+
     def test_an_inline_script_is_the_same_with_and_without_a_launcher(
         self, executor: run.LocalExecutor
     ) -> None:

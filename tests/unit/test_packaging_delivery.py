@@ -72,6 +72,18 @@ class TestDelivering:
         assert again.sent_bytes == 0
         assert len(again.commands) == 1
 
+    def test_what_was_changed_there_is_sent_again(self, staged: StagedCode, there: Path) -> None:
+        path = Path(deliver(staged, Shell(), str(there)))
+        before = path.stat()
+        path.write_bytes(b"x" * before.st_size)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert deliver(staged, Shell(), str(there)) == str(path)
+        assert path.read_bytes() == staged.archive.read_bytes()
+
+    def test_code_is_for_its_owner_to_read(self, staged: StagedCode, there: Path) -> None:
+        path = Path(deliver(staged, Shell(), str(there)))
+        assert path.stat().st_mode & 0o077 == 0
+
     def test_a_far_side_may_greet(self, staged: StagedCode, there: Path) -> None:
         class Polite(Shell):
             def run(self, command: str) -> str:

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from tests import patience
 
 from nemo_run._parallel import in_parallel
 
@@ -49,7 +50,7 @@ def test_an_error_waits_for_those_that_have_begun() -> None:
 
     with pytest.raises(LookupError):
         in_parallel(act, [0, 0.1, 0.2])
-    assert ended == [0.1, 0.2]
+    assert sorted(ended) == [0.1, 0.2]
 
 
 def test_being_interrupted_does_not_wait_for_those_that_have_begun() -> None:
@@ -63,8 +64,8 @@ def test_being_interrupted_does_not_wait_for_those_that_have_begun() -> None:
     interrupt.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            in_parallel(lambda _: release.wait(30), range(4), workers=2)
-        assert time.monotonic() - began < 5
+            in_parallel(lambda _: release.wait(600), range(4), workers=2)
+        assert time.monotonic() - began < patience.seconds(5)
     finally:
         release.set()
         interrupt.join()

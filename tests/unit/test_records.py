@@ -15,17 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_run._records import (
+from nemo_run._jobs.records import (
     FORMAT,
     JobPart,
     JobRecord,
     JobRef,
-    JobStore,
     RoleSize,
     advance,
     is_terminal,
     new_tag,
 )
+from nemo_run._jobs.store import JobStore
 from nemo_run.exceptions import ConfigError, JobNotFoundError, RecordError
 
 STATES = [
@@ -579,7 +579,8 @@ def test_a_record_that_cannot_be_written_is_an_error_that_says_what_to_do(tmp_pa
 WRITER = """
 import sys
 from pathlib import Path
-from nemo_run._records import JobRecord, JobRef, JobStore
+from nemo_run._jobs.store import JobStore
+from nemo_run._jobs.records import JobRecord, JobRef
 home, writer = Path(sys.argv[1]), sys.argv[2]
 store = JobStore(home)
 for number in range(200):
@@ -625,7 +626,8 @@ def test_eight_writers_lose_no_record_and_a_reader_sees_only_whole_ones(
 ENDING = """
 import sys
 from pathlib import Path
-from nemo_run._records import JobRecord, JobStore
+from nemo_run._jobs.store import JobStore
+from nemo_run._jobs.records import JobRecord
 store = JobStore(Path(sys.argv[1]))
 state = sys.argv[2]
 for number in range(60):
@@ -652,7 +654,7 @@ def test_an_end_survives_processes_that_still_report_the_job_as_running(tmp_path
 
 def test_reading_and_writing_records_loads_nothing_heavy(tmp_path: Path) -> None:
     code = (
-        "import sys; from nemo_run._records import JobStore; import nemo_run._legacy, "
+        "import sys; from nemo_run._jobs.store import JobStore; import nemo_run._jobs.legacy, "
         "nemo_run._credentials, nemo_run._shell; list(JobStore().list('local')); "
         "print(sorted({'torchx', 'fiddle', 'rich', 'yaml'} & set(sys.modules)))"
     )

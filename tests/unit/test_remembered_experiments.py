@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tests.unit.test_catalogue import member, store
 
-from nemo_run.run import _catalogue
-from nemo_run.run._catalogue import Entry, Labels
-from nemo_run.run._remembered import read_entries
+from nemo_run._experiments.store import listing
+from nemo_run._experiments.store.listing import Entry, Labels
+from nemo_run._experiments.store.listing_cache import read_entries
 
 COUNT = 120
 
@@ -32,7 +32,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def listed(home: Path) -> list[Entry]:
-    places = _catalogue.find_all(str(home / "experiments"))
+    places = listing.find_all(str(home / "experiments"))
     return read_entries(places, {path for _, _, path in places})
 
 
@@ -55,7 +55,7 @@ def test_only_what_has_ended_is_remembered(home: Path) -> None:
 def test_labels_are_seen_at_once_and_removed_experiments_are_not(home: Path) -> None:
     listed(home)
     newest, *_, oldest = listed(home)
-    _catalogue.write_labels(oldest.path, Labels(("best",)))
+    listing.write_labels(oldest.path, Labels(("best",)))
     assert listed(home)[-1].labels.tags == ("best",)
     Path(newest.path).rename(home / "elsewhere")
     assert newest.id not in [entry.id for entry in listed(home)]

@@ -13,22 +13,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests import patience
 
-from nemo_run import _replica, _supervisor
-from nemo_run._nursery import FOLDER, Nursery, nursery
-from nemo_run._replica import ReplicaSpec, ReplicaStatus, SlotRequest
+from nemo_run._backends.local import replica as local_replica
+from nemo_run._backends.local import supervisor as local_supervisor
+from nemo_run._backends.local.fork_server import FOLDER, ForkServer, fork_server
+from nemo_run._backends.local.spec import ReplicaSpec, SlotRequest
+from nemo_run._backends.local.status import ReplicaStatus, inspect
 from nemo_run.exceptions import SubmitError
 
 pytestmark = pytest.mark.slow
 
-# A nursery of which somebody is killed just before its nth call of the operating system. Forks pass
-# the count on, so ``generation`` says who is to die: 0 the nursery, 1 the supervisor, 2 the keeper,
+# A fork server of which one process is killed just before its nth system call. Forks pass
+# the count on, so ``generation`` says which: 0 the fork server, 1 the supervisor, 2 the keeper,
 # 3 the unborn task. The latter may be slow to say that it starts.
 MORTAL = """
 import os, sys, time
 folder, generation, count, token, slow_s = sys.argv[1:6]
 sys.path.append(folder)
-import _supervisor.supervisor
+import supervisor.supervisor
 
 class Mortal:
     age, left = 0, int(count)
@@ -59,21 +62,21 @@ class Mortal:
 
 mortal = Mortal()
 for name, module in list(sys.modules.items()):
-    if name.startswith("_supervisor.") and hasattr(module, "os"):
+    if name.startswith("supervisor.") and hasattr(module, "os"):
         module.os = mortal
-_supervisor.main()
+supervisor.main()
 """
 
 
 def wait_for_end(directory: Path, spec: ReplicaSpec) -> ReplicaStatus:
     """Do what a conductor does: start what was never started, adopt what was left alone."""
-    deadline = time.monotonic() + 60
+    deadline = patience.deadline(60)
     while True:
-        status = _replica.inspect(directory)
+        status = inspect(directory)
         if status.state == "unsubmitted":
-            _replica.start(directory, spec)
+            local_replica.start(directory, spec)
         elif status.unattended:
-            _replica.adopt(directory)
+            local_replica.adopt(directory)
         elif status.is_final:
             return status
         assert time.monotonic() < deadline, status
@@ -95,19 +98,19 @@ def twice(directory: Path) -> ReplicaSpec:
     )
 
 
-def mortal(token: Path, *, generation: int, count: int, slow_s: float = 0) -> Nursery:
-    """Make a nursery in which somebody is killed at a call."""
+def mortal(token: Path, *, generation: int, count: int, slow_s: float = 0) -> ForkServer:
+    """Make a fork server in which somebody is killed at a call."""
     token.touch()
     settings = (generation, count, token, slow_s)
-    return Nursery(("-c", MORTAL, FOLDER, *map(str, settings)))
+    return ForkServer(("-c", MORTAL, FOLDER, *map(str, settings)))
 
 
-@pytest.mark.parametrize("who", ["nursery", "supervisor", "keeper", "unborn task"])
+@pytest.mark.parametrize("who", ["fork server", "supervisor", "keeper", "unborn task"])
 @pytest.mark.parametrize("together", [1, 3], ids=["alone", "one of three"])
 def test_whoever_is_killed_at_any_call_each_attempt_runs_once(
     tmp_path: Path, who: str, together: int
 ) -> None:
-    generation = ["nursery", "supervisor", "keeper", "unborn task"].index(who)
+    generation = ["fork server", "supervisor", "keeper", "unborn task"].index(who)
 
     def trial(count: int) -> bool:
         token = tmp_path / f"token-{count}"
@@ -137,7 +140,7 @@ def test_a_task_about_to_start_is_waited_for_when_all_others_are_killed(tmp_path
     spec = twice(directory)
     with mortal(tmp_path / "token", generation=9, count=0, slow_s=0.5) as parent:
         parent.ask(directory, spec.pack())
-    deadline = time.monotonic() + 60
+    deadline = patience.deadline(60)
     while len(born := processes_below(tmp_path)) < 3:
         assert time.monotonic() < deadline
     supervisor, keeper, _ = sorted(born)
@@ -217,25 +220,25 @@ def make_victim(directory: Path, rng: random.Random, slots_dir: Path) -> Victim:
 
 
 def start_together(victims: list[Victim]) -> None:
-    with nursery():
+    with fork_server():
         for victim in victims:
-            _replica.start(victim.directory, victim.spec)
+            local_replica.start(victim.directory, victim.spec)
 
 
 def conduct(victim: Victim, others: list[Victim], rng: random.Random) -> bool:
     """One look at a replica; True once it has ended."""
     if victim.is_busy():
         return False
-    status = _replica.inspect(victim.directory)
+    status = inspect(victim.directory)
     if status.state == "unsubmitted":
         # Those that are under way, or have ended, do not mind.
         some = [victim, *rng.sample(others, 3)]
         victim.fork(lambda: start_together(some))
     elif status.unattended:
-        victim.fork(lambda: _replica.adopt(victim.directory))
+        victim.fork(lambda: local_replica.adopt(victim.directory))
     elif not status.is_final and (victim.cancelled or rng.random() < 0.002):
         victim.cancelled = True
-        victim.fork(lambda: _replica.stop(victim.directory))
+        victim.fork(lambda: local_replica.stop(victim.directory))
     return status.is_final and not status.unattended
 
 
@@ -268,14 +271,14 @@ def children(pid: int) -> list[int]:
 
 def check(victim: Victim) -> None:
     """Hold the end against what should have happened."""
-    files = _supervisor.Files(str(victim.directory))
+    files = local_supervisor.Files(str(victim.directory))
     names = [file.name for file in (victim.directory / ".replica").glob("attempt-*ed*")]
     attempts = sorted(
-        (_supervisor.Attempt(name, files.read(name) or b"") for name in names),
+        (local_supervisor.Attempt(name, files.read(name) or b"") for name in names),
         key=lambda attempt: attempt.number,
     )
     files.close()
-    status = _replica.inspect(victim.directory)
+    status = inspect(victim.directory)
     ran_file = victim.directory / "ran"
     ran = [line.split() for line in ran_file.read_text().splitlines()] if ran_file.exists() else []
     told = f"{victim}\n{status}\n{names}\n{ran}"
@@ -316,7 +319,7 @@ def test_random_kills_give_neither_wrong_ends_nor_second_runs(tmp_path: Path, se
     while unfinished:
         unfinished = [victim for victim in unfinished if not conduct(victim, victims, rng)]
         assert time.monotonic() < deadline, [
-            (victim, _replica.inspect(victim.directory)) for victim in unfinished
+            (victim, inspect(victim.directory)) for victim in unfinished
         ]
         if time.monotonic() < peace:
             strike(unfinished, tmp_path, rng)

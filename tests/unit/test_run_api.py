@@ -92,20 +92,28 @@ class TestAsExperiment:
     def test_raises_nothing_when_the_job_succeeded(self) -> None:
         run.run(run.Script(inline="true"), executor=run.LocalExecutor())
 
-    def test_raises_when_the_job_failed(self) -> None:
+    def test_a_failure_is_shown_with_its_reason(self, capfd: pytest.CaptureFixture[str]) -> None:
+        script = run.Script(inline="echo last words; exit 3")
+        run.run(script, executor=run.LocalExecutor(), name="bad")
+        shown = capfd.readouterr().err
+        assert shown == "Job bad FAILED with exit code 3\n  | last words\n"
+
+    def test_raises_when_told_to(self) -> None:
         with pytest.raises(JobFailedError) as caught:
             run.run(
                 run.Script(inline="echo last words; exit 3"),
                 executor=run.LocalExecutor(),
                 name="bad",
+                check=True,
             )
         error = caught.value
         assert (error.state, error.exit_code) == (AppState.FAILED, 3)
         assert error.tail[-1].strip() == "last words"
         assert "bad" in str(error)
 
-    def test_can_be_told_not_to_raise(self) -> None:
+    def test_can_be_told_not_to_mind(self, capfd: pytest.CaptureFixture[str]) -> None:
         run.run(run.Script(inline="exit 3"), executor=run.LocalExecutor(), check=False)
+        assert capfd.readouterr().err == ""
         (status,) = (only_experiment().status(return_dict=True) or {}).values()
         assert status["status"] is AppState.FAILED
 

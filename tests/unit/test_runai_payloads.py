@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.emulators.runai.vendor import not_understood
 
-from nemo_run._clients.runai import Project
-from nemo_run.core.execution import _runai_payloads as payloads
-from nemo_run.core.execution._runai_payloads import workload_name
+from nemo_run._backends.runai import payloads
+from nemo_run._backends.runai.client import Project
+from nemo_run._backends.runai.payloads import workload_name
 
 PROJECT = Project(id="28", name="team-a", cluster_id="71f69d83", namespace="runai-team-a")
 PVCS = [{"name": "work", "path": "/workspace", "existingPvc": True, "claimName": "work"}]

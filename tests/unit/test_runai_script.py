@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
+from tests import patience
 
-from nemo_run.core.execution._runai_script import render
+from nemo_run._backends.kubernetes.script import render
 from nemo_run.core.execution.launcher import FaultTolerance
 from nemo_run.exceptions import ConfigError
 
@@ -38,7 +40,7 @@ def start(directory: Path, argv: list[str], **settings: object) -> subprocess.Po
 
 
 def outcome(process: subprocess.Popen[str]) -> tuple[int, str]:
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=patience.seconds(60))
     return process.returncode, output
 
 
@@ -105,7 +107,7 @@ def test_a_program_that_a_shell_waits_for_is_told_too(directory: Path) -> None:
         "import signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(0)))\n"
         "print('up', flush=True)\n"
-        "time.sleep(60)\n"
+        "time.sleep(600)\n"
     )
     process = start(directory, ["bash", "-c", 'python3 -c "$1"; echo after', "sh", program])
     assert process.stdout is not None
@@ -114,16 +116,19 @@ def test_a_program_that_a_shell_waits_for_is_told_too(directory: Path) -> None:
     process.terminate()
     _, output = outcome(process)
     assert output.startswith("saved\n")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < patience.seconds(20)
 
 
 @pytest.mark.slow
 def test_what_the_task_leaves_behind_is_not_waited_for(directory: Path) -> None:
     began = time.monotonic()
-    process = start(directory, ["bash", "-c", "echo hi; sleep 20 & exit 2"])
-    process.wait(timeout=60)
+    pid = directory / "pid"
+    leave = 'echo hi; sleep 600 & echo $! >"$1"; exit 2'
+    process = start(directory, ["bash", "-c", leave, "bash", str(pid)])
+    process.wait(timeout=patience.seconds(60))
+    os.kill(int(pid.read_text()), signal.SIGKILL)
     assert process.returncode == 2
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < patience.seconds(15)
     assert (directory / "log_job-worker-3.out").read_text() == "hi\n"
     assert process.stdout is not None
     process.stdout.close()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import patience
 from tests.contract import tasks
 from tests.contract.backends import ROOT
 
@@ -21,7 +22,7 @@ def fdl_runner(*args: str, path: str = "") -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience.seconds(60),
         check=False,
     )
 
@@ -106,3 +107,14 @@ def test_a_packager_is_set_up_first(tmp_path: Path) -> None:
     ).stdout
     done = fdl_runner("-p", packager, packed(run.Partial(tasks.say)), path=str(tmp_path))
     assert (done.returncode, done.stdout) == (0, "set up\nhello\n"), done.stderr
+
+
+def test_a_line_is_written_in_one_piece_though_python_is_unbuffered() -> None:
+    # A pipe that keeps what each call has written apart.
+    reader, writer = os.pipe2(os.O_DIRECT)
+    config = packed(run.Partial(tasks.fit, net=run.Config(tasks.Net, width=3), steps=1))
+    command = [sys.executable, "-u", "-m", "nemo_run.core.runners.fdl_runner", config]
+    subprocess.run(command, cwd=ROOT, stdout=writer, timeout=patience.seconds(60), check=True)
+    os.close(writer)
+    assert [os.read(reader, 1000) for _ in range(2)] == [b"width 3 steps 1\n", b""]
+    os.close(reader)

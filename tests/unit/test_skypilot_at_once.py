@@ -9,8 +9,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from nemo_run._clients._skypilot_sdk import muted
-from nemo_run._clients.skypilot import keep
+from nemo_run._backends.skypilot.downloads import keep
+from nemo_run._backends.skypilot.sdk import muted
 
 
 class TestMuted:

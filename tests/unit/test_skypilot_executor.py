@@ -16,17 +16,19 @@ import requests
 from torchx.specs import AppDef, AppState, Role
 
 import nemo_run as run
-from nemo_run._clients._skypilot_streams import LogLine, in_time, parse_line, written
-from nemo_run._clients.skypilot import SkyJob, _may_be_taken, is_without_logs
+from nemo_run._backends.skypilot.client import SkyJob
+from nemo_run._backends.skypilot.downloads import is_without_logs
+from nemo_run._backends.skypilot.kept import KeptJob
+from nemo_run._backends.skypilot.launches import _may_be_taken
+from nemo_run._backends.skypilot.streams import LogLine, in_time, parse_line, written
+from nemo_run._backends.skypilot.task import SkypilotTask
 from nemo_run.core.execution import skypilot, skypilot_jobs
-from nemo_run.core.execution._skypilot_task import SkypilotTask
 from nemo_run.exceptions import (
     BackendError,
     BackendUnavailableError,
     ConfigError,
     UnsupportedError,
 )
-from nemo_run.run.torchx_backend.schedulers._skypilot_kept import KeptJob
 from nemo_run.run.torchx_backend.schedulers.api import JobStatus
 from nemo_run.run.torchx_backend.schedulers.skypilot import SkypilotScheduler, is_unused
 from nemo_run.run.torchx_backend.schedulers.skypilot_jobs import SkypilotJobsScheduler
@@ -387,7 +389,7 @@ def test_what_older_releases_write_to_a_file_is_read_while_they_write_it() -> No
 
     def tail_logs(output_stream: Any) -> None:
         output_stream.write("first\n")
-        assert go_on.wait(10)
+        assert go_on.wait(100)
         output_stream.write("second\n")
 
     stream = written(tail_logs)
@@ -474,6 +476,12 @@ def test_several_nodes_of_a_cluster_are_not_started_again(tmp_path: Path) -> Non
         SkypilotScheduler("nemo_run").submit_dryrun(app, executor)
 
 
+@pytest.mark.parametrize("name", ["my cluster", "a/b", "1st", "ends-", "ü"])
+def test_names_that_skypilot_does_not_take_are_refused_while_planning(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"cluster_name.*Use letters"):
+        run.SkypilotExecutor(cluster_name=name).cluster()
+
+
 def _refusal(code: int) -> requests.HTTPError:
     response = requests.Response()
     response.status_code = code
@@ -487,12 +495,11 @@ def _refusal(code: int) -> requests.HTTPError:
         (requests.ConnectionError("reset"), True),
         (_refusal(504), True),  # of something between
         (_refusal(400), False),
-        (RuntimeError("Failed to start SkyPilot API server"), False),
+        (RuntimeError("Failed to start SkyPilot API server"), True),  # says the text of an error
+        (TypeError("the answer has another shape"), True),
     ],
 )
-def test_a_launch_may_have_been_taken_unless_it_was_refused_or_not_sent(
-    cause: Exception, may: bool
-) -> None:
+def test_a_launch_may_have_been_taken_unless_it_was_refused(cause: Exception, may: bool) -> None:
     err = BackendUnavailableError("away")
     err.__cause__ = cause
     assert _may_be_taken(err) is may

@@ -7,15 +7,17 @@ from pathlib import Path
 
 from torchx.schedulers.api import Scheduler
 
-from nemo_run._clients.skypilot import LogLine, SkyJob, SkyRequest
-from nemo_run._records import JobRef
-from nemo_run.core.execution.skypilot import SkypilotExecutor
-from nemo_run.exceptions import JobNotFoundError
-from nemo_run.run.torchx_backend.schedulers._skypilot import (
+from nemo_run._backends.skypilot.client import SkyJob
+from nemo_run._backends.skypilot.jobs import (
     NotListedNowError,
     SkypilotSchedulerMixin,
     ref_of,
 )
+from nemo_run._backends.skypilot.launches import SkyRequest
+from nemo_run._backends.skypilot.streams import LogLine
+from nemo_run._jobs.records import JobRef
+from nemo_run.core.execution.skypilot import SkypilotExecutor
+from nemo_run.exceptions import JobNotFoundError
 from nemo_run.run.torchx_backend.schedulers.api import LogQuery
 from nemo_run.run.torchx_backend.schedulers.skypilot import STATES, SkypilotRequest
 

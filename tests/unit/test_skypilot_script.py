@@ -13,7 +13,8 @@ from tempfile import TemporaryDirectory
 import pytest
 from tests.contract.test_schedulers import AWKWARD
 
-from nemo_run.core.execution._skypilot_task import run_script, setup_script, task_name
+import nemo_run
+from nemo_run._backends.skypilot.task import run_script, setup_script, task_name
 
 SHOW = ["python3", "-c", "import json, sys; print(json.dumps(sys.argv[1:]))"]
 
@@ -36,6 +37,13 @@ def run(script: str, home: Path, **env: str) -> subprocess.CompletedProcess[str]
         check=False,
         cwd=home,
     )
+
+
+def test_literals_arrive_letter_by_letter(home: Path) -> None:
+    texts = [*AWKWARD, "/nemo_run/x", "--a=/nemo_run/x", "$num_nodes", "$nemo_run_dir"]
+    literals = [nemo_run.literal(text) for text in texts]
+    done = run(run_script("job", [*SHOW, *literals], retries=0), home)
+    assert json.loads(done.stdout) == texts
 
 
 def test_arguments_arrive_unchanged(home: Path) -> None:

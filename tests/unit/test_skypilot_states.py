@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from nemo_run._backends.skypilot.jobs import NotListedNowError
 from nemo_run.exceptions import JobLostError, JobNotFoundError
 from nemo_run.run.torchx_backend.schedulers import skypilot, skypilot_jobs
-from nemo_run.run.torchx_backend.schedulers._skypilot import NotListedNowError
 
 
 def test_the_states_of_a_job_of_a_cluster() -> None:

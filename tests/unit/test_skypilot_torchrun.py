@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import nemo_run as run
-from nemo_run.core.execution._skypilot_task import run_script
+from nemo_run._backends.skypilot.task import run_script
 from nemo_run.run.torchx_backend.packaging import package
 
 

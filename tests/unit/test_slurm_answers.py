@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from torchx.specs import AppState, is_terminal
 
-from nemo_run._clients._slurm_answers import (
+from nemo_run._backends.slurm.answers import (
     ENDED,
     Exit,
     Row,
@@ -18,14 +18,14 @@ from nemo_run._clients._slurm_answers import (
     parse_sacct,
     parse_squeue,
 )
-from nemo_run._clients._slurm_reports import Report
-from nemo_run._records import JobPart
-from nemo_run.run.torchx_backend.schedulers._slurm_status import (
+from nemo_run._backends.slurm.reports import Report
+from nemo_run._backends.slurm.status import (
     EXPLANATIONS,
     SLURM_STATES,
     app_state,
     job_status,
 )
+from nemo_run._jobs.records import JobPart
 
 
 def squeue(*cells: str) -> str:

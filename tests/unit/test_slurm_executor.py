@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.contract.experiments import experiment, script
 from torchx.specs import AppDef, Role
 
 import nemo_run as run
+from nemo_run._experiments.store.loading import load_job
+from nemo_run._order import RunIf
 from nemo_run.core.execution.slurm import SlurmExecutor, get_packaging_job_key
+from nemo_run.core.serialization._envelope import unseal
 from nemo_run.exceptions import ConfigError, UnsupportedError
 from nemo_run.run.torchx_backend.schedulers.slurm import create_scheduler
 
@@ -121,12 +127,79 @@ class TestHoldingBack:
         assert executor().held_back(there, "succeeded") is None
         assert executor().held_back([(run.LocalExecutor(), "x")], "succeeded") is None
         own = executor(dependencies=["slurm_tunnel://nemo_run/1"])
-        assert own.held_back(self.before(), "succeeded") is None
+        assert own.held_back(self.before(), "ended") is None
+
+    def test_its_own_dependencies_are_waited_for_too_where_one_word_says_both(self) -> None:
+        own = executor(dependencies=["slurm_tunnel://nemo_run/1"], dependency_type="afterany")
+        held = own.held_back(self.before(), "ended")
+        assert held is not None
+        assert (held.dependency_type, held.parse_deps()) == ("afterany", ["1", "17"])
+        assert own.parse_deps() == ["1"]
+
+
+class TestTypeOfDependency:
+    @pytest.mark.parametrize(
+        ("word", "run_if"),
+        [
+            ("afterany", "ended"),
+            ("after", "ended"),
+            ("afternotok", "failed"),
+            ("aftercorr", "succeeded"),
+        ],
+    )
+    def test_one_that_is_given_is_what_the_job_is_submitted_with(
+        self, word: str, run_if: RunIf
+    ) -> None:
+        mine = executor(dependency_type=word, packager=run.Packager())
+        with experiment(executor=mine) as exp:
+            first = exp.add(script("true"), name="first")
+            exp.add(script("true"), name="second", dependencies=[first])
+        job = exp.jobs[1]
+        assert job.run_if == run_if
+        held = job.executor.held_back([(mine, "slurm_tunnel://nemo_run/17")], run_if)
+        assert isinstance(held, SlurmExecutor)
+        assert held.dependency_type == word
+
+    def test_it_is_kept_in_what_0_12_reads(self) -> None:
+        with experiment(executor=executor(dependency_type="afterany")) as exp:
+            exp.add([script("true"), script("true")], name="pair")
+            exp.add(script("true"), executor=executor(), name="other", run_if="ended")
+        pair, other = exp.jobs
+        assert load_job(*pair.serialize()).run_if == "ended"
+        assert "run_if" not in json.dumps(unseal(pair.serialize()[0]))
+        assert load_job(*other.serialize()).run_if == "ended"
+
+    def test_a_plugin_may_set_it(self) -> None:
+        with experiment(executor=executor()) as exp:
+            exp.add(script("true"), name="job", plugins=[AfterAny()])
+        assert exp.jobs[0].run_if == "ended"
+
+    def test_it_wins_over_what_else_was_said(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with experiment(executor=executor(dependency_type="afterany")) as exp:
+            exp.add(script("true"), name="job", run_if="failed")
+        assert exp.jobs[0].run_if == "ended"
+        assert "run_if='failed' has no effect" in " ".join(capsys.readouterr().err.split())
+
+    def test_a_word_that_slurm_does_not_know_is_refused_while_planning(
+        self, nemorun_home: Path
+    ) -> None:
+        mine = executor(dependency_type="afterall", packager=run.Packager())
+        with experiment(executor=mine) as exp:
+            exp.add(script("true"), name="job")
+            with pytest.raises(ConfigError, match=r"afterall.*afterany"):
+                exp.run()
+        assert not Path(exp._exp_dir).exists()
+
+
+@dataclass(kw_only=True)
+class AfterAny(run.Plugin):
+    def setup(self, task: Any, executor: Any) -> None:
+        executor.dependency_type = "afterany"
 
 
 class TestByHand:
     def test_srun_gets_options_variables_and_flags(self) -> None:
-        from nemo_run.core.execution._slurm_interactive import salloc, srun
+        from nemo_run._backends.slurm.interactive import salloc, srun
 
         mine = executor(partition="p q", job_name_prefix="me-", container_image="i m")
         assert srun(mine, "nvidia-smi -L", "job", ["--pty"], ["A"], {"time": "1:00"}) == (
@@ -137,7 +210,7 @@ class TestByHand:
 
 
 def test_profiling_with_gpu_metrics_is_one_command_for_each_task(tmp_path: Path) -> None:
-    from nemo_run.core.execution._slurm_interactive import nsys_argv
+    from nemo_run._backends.slurm.interactive import nsys_argv
 
     launcher = run.Torchrun(nsys_profile=True, nsys_gpu_metrics=True)
     mine = executor(launcher=launcher)
@@ -154,3 +227,31 @@ def test_profiling_with_gpu_metrics_is_one_command_for_each_task(tmp_path: Path)
 
 def test_without_profiling_there_is_no_prefix() -> None:
     assert executor().get_launcher_prefix() is None
+
+
+class TestFaultTolerance:
+    def assigned(self, mine: run.SlurmExecutor, id: str) -> run.FaultTolerance:
+        mine.assign(id, f"/home/experiments/net/{id}", "train", "train")
+        launcher = mine.get_launcher()
+        assert isinstance(launcher, run.FaultTolerance)
+        return launcher
+
+    def test_its_files_are_those_of_the_job_it_belongs_to(self) -> None:
+        mine = executor(launcher="ft", tunnel=run.LocalTunnel(job_dir="/jobs"))
+        launcher = self.assigned(mine, "net_1")
+        assert launcher.cfg_path == "/jobs/net/net_1/train/train_ft_cfg.yml"
+        launcher = self.assigned(mine, "net_2")
+        assert launcher.cfg_path == "/jobs/net/net_2/train/train_ft_cfg.yml"
+        assert launcher.job_results_file == "/jobs/net/net_2/train/train_job_results"
+        assert launcher.finished_flag_file == "/nemo_run/train_finished_flag"
+
+    def test_files_that_the_user_names_stay(self) -> None:
+        given = run.FaultTolerance(cfg_path="/mine.yml")
+        mine = executor(launcher=given, tunnel=run.LocalTunnel(job_dir="/jobs"))
+        self.assigned(mine, "net_1")
+        assert self.assigned(mine, "net_2").cfg_path == "/mine.yml"
+
+    def test_what_a_plugin_edits_is_in_the_script(self) -> None:
+        mine = executor(launcher="ft", tunnel=run.LocalTunnel(job_dir="/jobs"))
+        self.assigned(mine, "net_1").max_restarts = 7
+        assert self.assigned(mine, "net_1").max_restarts == 7

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from torchx.specs import AppState
 
-from nemo_run._records import JobRef
-from nemo_run.run.torchx_backend.schedulers._slurm_job import SubmittedJob
-from nemo_run.run.torchx_backend.schedulers._slurm_logs import KEPT_BYTES
+from nemo_run._backends.slurm.job import SubmittedJob
+from nemo_run._backends.slurm.logs import KEPT_BYTES
+from nemo_run._jobs.records import JobRef
 from nemo_run.run.torchx_backend.schedulers.api import JobStatus, LogQuery
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,7 +55,7 @@ class TestTemplates:
 
 def fake_ray(directory: Path, nodes: int) -> dict[str, str]:
     bin_ = directory / "bin"
-    bin_.mkdir()
+    bin_.mkdir(parents=True)
     listed = "\n".join(f" 1 node_{n}" for n in range(nodes))
     (bin_ / "ray").write_text(
         f'#!/bin/bash\necho "$@" >>{directory}/ray\n'
@@ -90,6 +93,58 @@ class TestRay:
         assert "--port=6379" in calls[0]
         assert calls[-1] == "stop"
         assert (tmp_path / "is_ready").exists()
+
+    def test_a_setup_knows_the_ports(self, tmp_path: Path) -> None:
+        names = [
+            "gcs_server_port",
+            "dashboard_port",
+            "object_manager_port",
+            "node_manager_port",
+            "dashboard_agent_port",
+            "dashboard_agent_grpc_port",
+            "metrics_port",
+        ]
+        ports: dict[str, Any] = {name: 7000 + n for n, name in enumerate(names)}
+        setup = "\n".join(f'echo "{name} ${name.upper()}"' for name in names)
+        text = run.SlurmRay(head_setup=setup, **ports).render_template(["true"])
+        done = self.run_script(text, fake_ray(tmp_path, 1))
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-7:] == [f"{name} {ports[name]}" for name in names]
+        start = (tmp_path / "ray").read_text().splitlines()[0]
+        assert "--port=7000" in start
+        assert "--metrics-export-port=7006" in start
+
+    def test_jobs_that_share_a_node_have_ports_and_files_of_their_own(self, tmp_path: Path) -> None:
+        setup = 'echo "ports $GCS_SERVER_PORT $NODE_MANAGER_PORT at $RAY_ADDRESS"'
+        text = run.SlurmRay(head_setup=setup).render_template(["true"])
+        found = []
+        for number in ("41", "42"):
+            environment = {**fake_ray(tmp_path / number, 1), "SLURM_JOB_ID": number}
+            environment["RAY_TEMP_DIR"] = str(tmp_path)
+            done = self.run_script(text, environment)
+            assert done.returncode == 0, done.stderr
+            (said,) = (line for line in done.stdout.splitlines() if line.startswith("ports"))
+            calls = (tmp_path / number / "ray").read_text().splitlines()
+            assert f"--temp-dir={tmp_path}/ray-{number}-0" in calls[0]
+            assert "stop" not in calls  # it would end the other one, too
+            found.append(said)
+        assert found == [
+            "ports 21312 0 at 10.0.0.1:21312",
+            "ports 21344 0 at 10.0.0.1:21344",
+        ]
+        worker = {**fake_ray(tmp_path / "worker", 2), "SLURM_JOB_ID": "42", "SLURM_NODEID": "1"}
+        assert self.run_script(text, worker).returncode == 0
+        assert "--address 10.0.0.1:21344" in (tmp_path / "worker" / "ray").read_text()
+
+    def test_the_dashboard_moves_where_its_port_is_taken(self, tmp_path: Path) -> None:
+        text = run.SlurmRay(head_setup='echo "at $DASHBOARD_PORT"').render_template(["true"])
+        environment = {**fake_ray(tmp_path, 1), "SLURM_JOB_ID": "42"}
+        with socket.socket() as taken:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):  # then another program has it
+                taken.bind(("127.0.0.1", 8265))
+                taken.listen()
+            assert "at 21345\n" in self.run_script(text, environment).stdout
 
     def test_without_a_setup_nothing_is_set_up(self, tmp_path: Path) -> None:
         text = run.SlurmRay().render_template(["true"])

@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests import patience
 
-from nemo_run._clients._slurm_remote import MARK
-from nemo_run._clients.slurm import LOST_AFTER_S, Answer, Slurm
+from nemo_run._backends.slurm.client import LOST_AFTER_S, Slurm
+from nemo_run._backends.slurm.remote import MARK, Answer
 from nemo_run.exceptions import (
     AuthenticationError,
     BackendError,
@@ -32,7 +33,7 @@ class Queue:
     def __call__(self, command: str, stdin: bytes, timeout_s: float) -> Answer:
         self.commands.append(command)
         self.asked.set()
-        assert self.go_on.wait(30)
+        assert self.go_on.wait(patience.seconds(30))
         rows = (f"{number}|RUNNING|0|0|1794784155|N/A|node1|None\n" for number in (1, 2))
         return Answer(0, "".join(rows), "")
 
@@ -47,7 +48,7 @@ def test_a_question_that_the_one_before_answers_too_is_not_asked() -> None:
         slurm.watch(number, f"/state/{number}")
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(slurm.job, "1", "/state/1")
-        assert queue.asked.wait(30)
+        assert queue.asked.wait(patience.seconds(30))
         second = pool.submit(slurm.job, "2", "/state/2")
         while not slurm._asking._waiting:  # it asks while the answer is under way
             assert not second.done()
@@ -157,6 +158,30 @@ class TestForgotten:
         monkeypatch.setattr(time, "monotonic", lambda: later)
         with pytest.raises(JobLostError):
             states(slurm)
+
+    def test_the_time_is_counted_anew_for_a_job_that_was_known_meanwhile(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answers = {"squeue": FORGOTTEN, "sacct": Answer(0, ANSWERED, "")}
+        slurm = Slurm(Cluster(answers))
+        with pytest.raises(JobNotFoundError):
+            states(slurm)
+        answers["squeue"] = Answer(0, "7|RUNNING|0|0|1794784155|N/A|node1|None\n", "")
+        assert states(slurm) == {"7": "RUNNING"}
+        answers["squeue"] = FORGOTTEN
+        later = time.monotonic() + LOST_AFTER_S + 1
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        with pytest.raises(JobNotFoundError) as again:
+            states(slurm)
+        assert not isinstance(again.value, JobLostError)
+
+    def test_what_was_said_of_another_job_with_its_number_is_not_said_of_it(self) -> None:
+        done = "7|COMPLETED|0|0|1794784155|1794784156|node1|None\n"
+        answers = {"squeue": Answer(0, done, ""), "sacct": Answer(0, ANSWERED, "")}
+        slurm = Slurm(Cluster(answers))
+        slurm.look({"7": ("/state/of another", "")})
+        answers["squeue"] = Answer(0, "7|PENDING|0|0|N/A|N/A||None\n", "")
+        assert states(slurm) == {"7": "PENDING"}
 
     def test_a_job_may_be_known_to_accounting_that_does_not_answer(self) -> None:
         said = f"{MARK} accounting 1 sacct: error: slurm_persist_conn_open: Connection refused\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 import socket
 import subprocess
@@ -11,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import patience
 
 from nemo_run import _shell
-from nemo_run._clients import _slurm_remote as remote
+from nemo_run._backends.slurm import log_files, remote
 
 
 @pytest.fixture
@@ -45,7 +47,9 @@ def here(directory: Path, command: str, **programs: str) -> str:
         (directory / name).chmod(0o755)
     environment = {**os.environ, "PATH": f"{directory}:{os.environ['PATH']}"}
     argv = ["sh", "-c", command]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        argv, env=environment, capture_output=True, text=True, timeout=patience.seconds(60)
+    )
     return done.stdout
 
 
@@ -134,6 +138,17 @@ def test_jobs_are_submitted_several_at_once_and_answered_in_order(tmp_path: Path
     assert said.splitlines() == [f"{remote.MARK} {line}" for block in blocks for line in block]
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_code_that_was_changed_on_the_cluster_does_not_run(tmp_path: Path, changed: bool) -> None:
+    data = b"code"
+    archive = tmp_path / ".archives" / f"{hashlib.sha256(data).hexdigest()}.tar.gz"
+    archive.parent.mkdir()
+    archive.write_bytes(b"evil" if changed else data)
+    job = (ready(tmp_path / "job" / ".nemo_run" / "nr-0"), str(archive))
+    said = here(tmp_path / "bin", remote.submit([job]), sbatch="echo 17", tar="")
+    assert (f"{remote.MARK} nocode" in said, archive.exists()) == (changed, not changed)
+
+
 def test_a_job_is_submitted_by_one_of_two(tmp_path: Path) -> None:
     job = (ready(tmp_path / "job" / ".nemo_run" / "nr-0"), "")
     said = here(tmp_path / "bin", remote.submit([job]), sbatch="echo 17", tar="")
@@ -146,8 +161,8 @@ def test_a_job_is_submitted_by_one_of_two(tmp_path: Path) -> None:
 def test_a_log_is_read_from_where_it_is_known(tmp_path: Path, start: int, limit: int) -> None:
     log = tmp_path / "a log"
     log.write_bytes(b"a\0\xff\nb")
-    request = remote.LogRequest(pattern=f"'{log}'", offsets={str(log): start}, limit=limit)
-    said = here(tmp_path / "bin", remote.read_logs([request]))
+    request = log_files.LogRequest(pattern=f"'{log}'", offsets={str(log): start}, limit=limit)
+    said = here(tmp_path / "bin", log_files.read_logs([request]))
     head, _, encoded = said.partition("\n")
     assert head == f"{remote.MARK} file 0 {start} 5 {log}"
     assert base64.b64decode(encoded) == log.read_bytes()[start : start + limit]
@@ -161,11 +176,11 @@ def test_many_logs_are_told_apart_also_without_a_program_that_tells_all_their_le
     for path, text in texts.items():
         path.write_bytes(text)
     requests = [
-        *(remote.LogRequest(pattern=_shell.render([str(path)])) for path in texts),
-        remote.LogRequest(pattern=f"{tmp_path}/none*"),
+        *(log_files.LogRequest(pattern=_shell.render([str(path)])) for path in texts),
+        log_files.LogRequest(pattern=f"{tmp_path}/none*"),
     ]
     programs = {"stat": stat} if stat else {}
-    said = here(tmp_path / "bin", remote.read_logs(requests), **programs)
+    said = here(tmp_path / "bin", log_files.read_logs(requests), **programs)
     blocks = said.split(f"{remote.MARK} file ")[1:]
     heads = [f"{number} 0 {number} {path}\n" for number, path in enumerate(texts)]
     assert [block[: len(head)] for block, head in zip(blocks, heads, strict=True)] == heads
@@ -177,7 +192,7 @@ def test_more_logs_than_are_read_at_once_are_read(tmp_path: Path) -> None:
     for number in range(250):
         (tmp_path / f"log-{number:03}").write_bytes(b"x" * number)
     said = here(
-        tmp_path / "bin", remote.read_logs([remote.LogRequest(pattern=f"{tmp_path}/log-*")])
+        tmp_path / "bin", log_files.read_logs([log_files.LogRequest(pattern=f"{tmp_path}/log-*")])
     )
     blocks = said.split(f"{remote.MARK} file ")[1:]
     assert [len(base64.b64decode(block.partition("\n")[2])) for block in blocks] == [*range(250)]
@@ -187,8 +202,8 @@ def test_a_log_that_goes_away_meanwhile_does_no_harm_to_others(tmp_path: Path) -
     logs = [tmp_path / f"log-{number}" for number in range(3)]
     for log in logs:
         log.write_bytes(b"abc")
-    request = remote.LogRequest(pattern=f"{tmp_path}/log-*")
-    said = here(tmp_path / "bin", remote.read_logs([request]), stat=f"rm -f {logs[1]}; exit 1")
+    request = log_files.LogRequest(pattern=f"{tmp_path}/log-*")
+    said = here(tmp_path / "bin", log_files.read_logs([request]), stat=f"rm -f {logs[1]}; exit 1")
     blocks = said.split(f"{remote.MARK} file ")[1:]
     found = {head: base64.b64decode(text) for head, _, text in (b.partition("\n") for b in blocks)}
     assert found == {
@@ -224,7 +239,7 @@ def test_of_a_job_without_files_of_ours_none_are_looked_for(tmp_path: Path) -> N
     assert here(tmp_path / "bin", forget, rm='echo "$@"') == f"-f {own}/env*\n"
     look = remote.history(["1", "2"], ["", str(own)])
     assert "''/" not in look
-    assert f"{remote.MARK} exit 1 " in look
+    assert f"\nleft 1 {own}\n" in look
 
 
 @pytest.mark.parametrize(

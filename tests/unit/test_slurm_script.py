@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.slurm_here import fake_slurm, run_here
 
 import nemo_run as run
-from nemo_run.core.execution._slurm_directives import flag
+from nemo_run._backends.slurm.directives import flag
 from nemo_run.core.execution.slurm import (
     SlurmBatchRequest,
     SlurmExecutor,
@@ -90,6 +91,12 @@ class TestDirectives:
     def test_a_prefix_of_the_users_own_names_the_job(self) -> None:
         assert "--job-name=mine-job" in directives(request(job_name_prefix="mine-"))
 
+    def test_details_name_the_job_without_a_prefix(self) -> None:
+        details = SlurmJobDetails(job_name="team-train")
+        found = directives(request(job_details=details, job_name_prefix="mine-"))
+        assert "--job-name=team-train" in found
+        assert "--output=/remote/exp/job/sbatch_team-train_%j.out" in found
+
     def test_an_array_has_an_output_for_each_element(self) -> None:
         (output,) = [d for d in directives(request(array="0-3")) if d.startswith("--output")]
         assert output.endswith("_%A_%a.out")
@@ -148,6 +155,13 @@ class TestHeterogeneous:
         assert {"--nodes=2", "--gpus-per-node=4"} <= set(second)
         assert {"--job-name=a-a.job-0"} <= set(first)
         assert {"--job-name=a-a.job-1"} <= set(second)
+
+    def test_a_name_of_the_users_own_gets_the_position(self) -> None:
+        details = SlurmJobDetails(job_name="team-train")
+        executor = SlurmExecutor(account="a", heterogeneous=True, job_details=details)
+        found = directives(group([executor], 2))
+        names = [line for line in found if line.startswith("--job-name")]
+        assert names == ["--job-name=team-train-0", "--job-name=team-train-1"]
 
     def test_tasks_may_share_a_group_of_nodes(self) -> None:
         executor = SlurmExecutor(account="a", heterogeneous=True, het_group_indices=[0, 0, 1])
@@ -266,47 +280,13 @@ class TestDetails:
         assert 'nemo_run_log=/logs/"${SLURM_JOB_NAME}"-"${SLURM_JOB_ID}".txt' in text
 
 
-def fake_slurm(directory: Path) -> dict[str, str]:
-    """Return an environment whose Slurm commands run tasks here and note how they are called."""
-    bin_ = directory / "bin"
-    bin_.mkdir()
-    programs = {
-        # Options with a value of their own, as our scripts write them.
-        "srun": 'while :; do case "$1" in --output) out=$2; shift 2;; --chdir) shift 2;; '
-        '--*) shift;; *) break;; esac; done; exec "$@" >>"$out" 2>&1',
-        "scontrol": f'[ "$1" = show ] && echo node1 || echo "$@" >>{directory}/scontrol',
-    }
-    for name, text in programs.items():
-        (bin_ / name).write_text(f"#!/bin/bash\n{text}\n")
-        (bin_ / name).chmod(0o755)
-    return {
-        **os.environ,
-        "PATH": f"{bin_}:{os.environ['PATH']}",
-        "SLURM_JOB_ID": "17",
-        "SLURM_JOB_NODELIST": "node1",
-    }
-
-
 @pytest.fixture
 def here(tmp_path: Path) -> Any:
-    """Run a request's script with the Slurm commands above."""
+    """Run a request's script with Slurm commands that run tasks here."""
     environment = fake_slurm(tmp_path)
 
     def run_script(asked: SlurmBatchRequest, **extra: str) -> subprocess.CompletedProcess[str]:
-        asked.executor.tunnel.job_dir = str(tmp_path)
-        state = Path(asked.state_dir)
-        state.mkdir(parents=True, exist_ok=True)
-        if not list(state.glob("env*")):  # started for the first time
-            for name, text in asked.environment_files().items():
-                (state / name).write_text(text)
-        return subprocess.run(
-            ["bash", "-c", asked.materialize()],
-            env={**environment, **extra},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return run_here(asked, tmp_path, {**environment, **extra})
 
     return run_script
 
@@ -485,6 +465,12 @@ class TestRunning:
             assert log.read_bytes().startswith(b"it's secret<>\nSalted__")
             assert log.read_bytes().count(b"secret") == 1
         assert list(Path(asked.state_dir).glob("env*")) == []
+
+    def test_setup_lines_find_the_job_directory_by_its_name_in_containers(self) -> None:
+        lines = "source /nemo_run/code/env.sh; source /opt/nemo_run/env.sh"
+        found = "source /remote/exp/job/code/env.sh; source /opt/nemo_run/env.sh"
+        assert found in request(setup_lines=lines).materialize()
+        assert lines in request(setup_lines=lines, container_image="i").materialize()
 
     def test_setup_comes_after_the_variables(self, here: Any) -> None:
         asked = request(["sh", "-c", "echo $LATER"], setup_lines="export LATER=$EARLIER-more")

@@ -6,8 +6,8 @@ import shlex
 
 import pytest
 
-from nemo_run.core.tunnel import _ssh
-from nemo_run.core.tunnel._ssh import Destination, Outcome, Route
+from nemo_run._transport.ssh import openssh
+from nemo_run._transport.ssh.openssh import Destination, Outcome, Route
 from nemo_run.exceptions import AuthenticationError, BackendUnavailableError
 
 ROUTE = Route(
@@ -42,12 +42,12 @@ OPENED = SENT + "debug1: mux_client_request_session: master session id: 2\n"
     ],
 )
 def test_how_far_a_command_came(log: str, expected: Outcome) -> None:
-    assert _ssh.outcome(log) is expected
+    assert openssh.outcome(log) is expected
 
 
 def test_the_connection_that_was_used_is_known() -> None:
-    assert _ssh.used_master(OPENED) == 4263
-    assert _ssh.used_master("") is None
+    assert openssh.used_master(OPENED) == 4263
+    assert openssh.used_master("") is None
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_the_connection_that_was_used_is_known() -> None:
     ],
 )
 def test_why_there_is_no_connection(said: str, kind: type[Exception], words: str) -> None:
-    error = _ssh.connection_error(ROUTE, said)
+    error = openssh.connection_error(ROUTE, said)
     assert type(error) is kind
     assert words in str(error)
     assert "ssh -l me -p 2222" in str(error) or "ssh-key" in str(error)
@@ -92,11 +92,11 @@ def test_why_there_is_no_connection(said: str, kind: type[Exception], words: str
     ],
 )
 def test_only_what_may_pass_is_tried_again(said: str, brief: bool) -> None:
-    assert _ssh.is_brief(said) is brief
+    assert openssh.is_brief(said) is brief
 
 
 def test_words_that_come_several_times_are_kept() -> None:
-    config = _ssh.parse_config("host x\nidentityfile a\nidentityfile b\nControlPath none\n")
+    config = openssh.parse_config("host x\nidentityfile a\nidentityfile b\nControlPath none\n")
     assert config == {"host": "x", "identityfile": "a\nb", "controlpath": "none"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,45 @@ def test_an_entry_of_the_same_name_is_replaced(path: Path) -> None:
     file = SSHConfigFile(str(path))
     for name, port in (("a", 1), ("ab", 2), ("a", 3)):
         file.add_entry("me", "h", port, name)
-    assert path.read_text() == f"{entry('ab', 2)}\n{entry('a', 3)}"
+    assert path.read_text() == f"{entry('a', 3)}\n{entry('ab', 2)}"
+
+
+EVERYWHERE = "Host *\n  User everybody\n  Port 99\n"
+
+
+def leads_to(path: Path, name: str) -> tuple[str, str]:
+    """Ask ssh itself: whom, and to which port."""
+    said = subprocess.check_output(["ssh", "-G", "-F", str(path), f"tunnel.{name}"], text=True)
+    found = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+    return found["user"], found["port"]
+
+
+@pytest.mark.parametrize("between", ["\n", ""])
+def test_an_entry_stays_before_what_is_for_all_hosts(path: Path, between: str) -> None:
+    path.parent.mkdir()
+    path.write_text(f"{entry('a', 1)}{between}{EVERYWHERE}")
+    SSHConfigFile(str(path)).add_entry("me", "h", 3, "a")
+    assert path.read_text() == f"{entry('a', 3)}{between}{EVERYWHERE}"
+    assert leads_to(path, "a") == ("me", "3")
+
+
+@pytest.mark.parametrize("everywhere", [EVERYWHERE, EVERYWHERE.replace("Host *", "Match all")])
+@pytest.mark.parametrize("users", ["", USERS])
+def test_a_new_entry_is_heeded(path: Path, users: str, everywhere: str) -> None:
+    path.parent.mkdir()
+    path.write_text(users + everywhere)
+    SSHConfigFile(str(path)).add_entry("me", "h", 3, "a")
+    assert leads_to(path, "a") == ("me", "3")
+    assert path.read_text().endswith(everywhere)
+    SSHConfigFile(str(path)).remove_entry("a")
+    assert path.read_text().split() == (users + everywhere).split()
+
+
+def test_what_is_for_many_hosts_is_not_for_all(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text("Host *.cluster login*\n  Port 4\n")
+    SSHConfigFile(str(path)).add_entry("me", "h", 3, "a")
+    assert path.read_text() == f"Host *.cluster login*\n  Port 4\n\n{entry('a', 3)}"
 
 
 def test_what_is_between_entries_stays(path: Path) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests import patience
 
-from nemo_run._clients._together import Together
+from nemo_run._transport.coalesce import Together
 
 
 def test_questions_that_come_together_are_answered_together() -> None:
@@ -19,7 +20,7 @@ def test_questions_that_come_together_are_answered_together() -> None:
 
     def answer(questions: Sequence[int]) -> list[int | Exception]:
         calls.append(len(questions))
-        time.sleep(0.05)
+        time.sleep(patience.seconds(0.1))  # while all others come
         return [question * 2 for question in questions]
 
     together: Together[int, int] = Together(answer)
@@ -42,7 +43,7 @@ def test_whoever_asks_while_others_gather_is_answered_with_them() -> None:
         calls.append(sorted(questions))
         return list(questions)
 
-    together: Together[int, int] = Together(answer, gather_s=0.25)
+    together: Together[int, int] = Together(answer, gather_s=patience.seconds(0.25))
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(together.ask, [1, 2])) == [1, 2]
     assert calls == [[1, 2]]
@@ -90,10 +91,10 @@ def test_a_call_that_fails_fails_for_all_and_the_next_is_made_again() -> None:
 
 
 def test_who_is_interrupted_while_others_may_still_come_leaves_nobody_waiting() -> None:
-    together: Together[int, int] = Together(list, gather_s=0.2)
+    together: Together[int, int] = Together(list, gather_s=patience.seconds(1))
     interrupt = threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT])
     interrupt.start()
     with pytest.raises(KeyboardInterrupt):
         together.ask(1)
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(together.ask, 2).result(timeout=30) == 2
+        assert pool.submit(together.ask, 2).result(timeout=60) == 2

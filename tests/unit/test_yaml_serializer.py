@@ -16,7 +16,6 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.compat.to_come import waits_for
 from tests.unit.serialization_targets import (
     Access,
     Child,
@@ -191,7 +190,6 @@ def test_what_is_written_can_be_loaded_by_any_safe_loader() -> None:
     }
 
 
-@waits_for("nemo_run.cli.lazy")
 def test_a_lazy_entrypoint_is_resolved_first() -> None:
     lazy = run.LazyEntrypoint("fractions.Fraction", overwrites=["numerator=3"])
     assert serializer.serialize(lazy) == dedented("""

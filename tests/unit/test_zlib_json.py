@@ -14,7 +14,6 @@ from typing import Any
 import fiddle as fdl
 import pytest
 from fiddle.experimental import serialization as fiddle_serialization
-from tests.compat.to_come import waits_for
 from tests.naming import stable_repr
 from tests.unit import serialization_targets as targets
 from tests.unit.serialization_targets import (
@@ -374,7 +373,6 @@ def test_dict_configs_are_stored_as_configs_of_builtin_dict() -> None:
     assert record["items"][0][1] == pyref("builtins", "dict")
 
 
-@waits_for("nemo_run.cli.lazy")
 def test_lazy_entrypoints_are_stored_as_target_factory_and_arguments() -> None:
     doc = stored(run.LazyEntrypoint("fractions.Fraction"))
     node = root_object(doc)

@@ -18,7 +18,6 @@ import pytest
 from fiddle._src.experimental.serialization import dump_json, load_json
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.compat.to_come import waits_for
 from tests.unit import serialization_targets as targets
 from tests.unit.serialization_targets import (
     Access,
@@ -246,7 +245,6 @@ def test_an_executor_of_an_earlier_release_is_written_back_with_its_fields() -> 
         assert doc["objects"][name] == before["objects"][name]
 
 
-@waits_for("nemo_run.cli.lazy")
 @pytest.mark.parametrize("name", ["lazy entrypoint", "lazy with arguments"])
 def test_lazy_entrypoints_of_earlier_releases_are_read(name: str) -> None:
     lazy = golden(name)

@@ -10,7 +10,6 @@ import fiddle as fdl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.compat.to_come import waits_for
 from tests.unit import serialization_targets as targets
 from tests.unit.serialization_targets import (
     Access,
@@ -291,7 +290,6 @@ def test_a_script_is_stored_as_its_config() -> None:
     assert fdl.build(back) == run.Script(inline="echo hi", env={"A": "1"})
 
 
-@waits_for("nemo_run.cli.lazy")
 def test_lazy_entrypoints_come_back() -> None:
     lazy = run.LazyEntrypoint("fractions.Fraction", overwrites=["numerator=3"])
     back = round_trip(lazy)

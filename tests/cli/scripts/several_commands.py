@@ -5,7 +5,7 @@ import io
 import json
 import sys
 
-from nemo_run.cli._application import main
+from nemo_run.cli.commands.application import main
 
 for line in sys.stdin.readlines():
     sys.stdin = io.StringIO()

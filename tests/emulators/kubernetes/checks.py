@@ -30,10 +30,10 @@ def metadata(body: Mapping[str, Any], kind: str, *, longest: int = 253) -> None:
     given = body.get("metadata") or {}
     name = given.get("name") or ""
     if not _LABEL.fullmatch(name) or len(name) > longest:
-        raise _invalid(kind, name, f"metadata.name: Invalid value: {name!r}")
+        raise invalid(kind, name, f"metadata.name: Invalid value: {name!r}")
     for key, value in (given.get("labels") or {}).items():
         if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
-            raise _invalid(kind, name, f"metadata.labels: Invalid value: {key}={value!r}")
+            raise invalid(kind, name, f"metadata.labels: Invalid value: {key}={value!r}")
     if len(json.dumps(body)) > _MOST_OBJECT_BYTES:
         raise Refused(413, "etcdserver: request is too large")
 
@@ -41,7 +41,7 @@ def metadata(body: Mapping[str, Any], kind: str, *, longest: int = 253) -> None:
 def secret(body: Mapping[str, Any]) -> None:
     metadata(body, "Secret")
     if sum(map(len, (body.get("data") or {}).values())) * 3 // 4 > _MOST_SECRET_BYTES:
-        raise _invalid("Secret", body["metadata"]["name"], "data: Too long: at most 1048576")
+        raise invalid("Secret", body["metadata"]["name"], "data: Too long: at most 1048576")
 
 
 def trainjob(body: Mapping[str, Any]) -> None:
@@ -51,60 +51,60 @@ def trainjob(body: Mapping[str, Any]) -> None:
     if body.get("apiVersion") != "trainer.kubeflow.org/v1alpha1" or body.get("kind") != "TrainJob":
         raise Refused(400, "the API version or kind in the data does not match the expected one")
     spec = body.get("spec") or {}
-    _known(name, "spec", spec, _SPEC)
+    known(name, "spec", spec, _SPEC)
     if not (spec.get("runtimeRef") or {}).get("name"):
-        raise _invalid("TrainJob", name, "spec.runtimeRef.name: Required value")
+        raise invalid("TrainJob", name, "spec.runtimeRef.name: Required value")
     _check_trainer(name, spec.get("trainer") or {})
     for entry in spec.get("podTemplateOverrides") or ():
         _check_override(name, entry)
 
 
 def _check_trainer(name: str, trainer: Mapping[str, Any]) -> None:
-    _known(name, "spec.trainer", trainer, _TRAINER)
+    known(name, "spec.trainer", trainer, _TRAINER)
     nodes = trainer.get("numNodes", 1)
     if not isinstance(nodes, int) or nodes < 1:
-        raise _invalid("TrainJob", name, f"spec.trainer.numNodes: Invalid value: {nodes!r}")
+        raise invalid("TrainJob", name, f"spec.trainer.numNodes: Invalid value: {nodes!r}")
     for key in ("command", "args"):
         if not all(isinstance(word, str) for word in trainer.get(key) or ()):
-            raise _invalid("TrainJob", name, f"spec.trainer.{key}: must be strings")
+            raise invalid("TrainJob", name, f"spec.trainer.{key}: must be strings")
     for variable in trainer.get("env") or ():
         if not _VARIABLE.fullmatch(variable.get("name") or ""):
-            raise _invalid("TrainJob", name, f"spec.trainer.env: Invalid value: {variable!r}")
+            raise invalid("TrainJob", name, f"spec.trainer.env: Invalid value: {variable!r}")
         if not isinstance(variable.get("value", ""), str):
-            raise _invalid("TrainJob", name, f"spec.trainer.env: must be a string: {variable!r}")
+            raise invalid("TrainJob", name, f"spec.trainer.env: must be a string: {variable!r}")
     resources = trainer.get("resourcesPerNode") or {}
-    _known(name, "spec.trainer.resourcesPerNode", resources, {"requests", "limits"})
+    known(name, "spec.trainer.resourcesPerNode", resources, {"requests", "limits"})
     for side in resources.values():
         for key, amount in side.items():
             if not isinstance(amount, str) or not _QUANTITY.fullmatch(amount):
-                raise _invalid("TrainJob", name, f"{key}: quantities must match: {amount!r}")
+                raise invalid("TrainJob", name, f"{key}: quantities must match: {amount!r}")
 
 
 def _check_override(name: str, entry: Mapping[str, Any]) -> None:
-    _known(name, "spec.podTemplateOverrides", entry, _OVERRIDE)
+    known(name, "spec.podTemplateOverrides", entry, _OVERRIDE)
     if not entry.get("targetJobs"):
-        raise _invalid("TrainJob", name, "spec.podTemplateOverrides.targetJobs: Required value")
+        raise invalid("TrainJob", name, "spec.podTemplateOverrides.targetJobs: Required value")
     spec = entry.get("spec") or {}
-    _known(name, "spec.podTemplateOverrides.spec", spec, _OVERRIDE_SPEC)
+    known(name, "spec.podTemplateOverrides.spec", spec, _OVERRIDE_SPEC)
     names = [volume.get("name") for volume in spec.get("volumes") or ()]
     if len(set(names)) != len(names):
-        raise _invalid("TrainJob", name, f"volumes: Duplicate value: {names}")
+        raise invalid("TrainJob", name, f"volumes: Duplicate value: {names}")
     for container in spec.get("containers") or ():
-        _known(name, "containers", container, _OVERRIDE_CONTAINER)
+        known(name, "containers", container, _OVERRIDE_CONTAINER)
         mounts = container.get("volumeMounts") or ()
         if lost := [item["name"] for item in mounts if item["name"] not in names]:
-            raise _invalid("TrainJob", name, f"volumeMounts.name: Not found: {lost}")
+            raise invalid("TrainJob", name, f"volumeMounts.name: Not found: {lost}")
         paths = [item["mountPath"] for item in mounts]
         if len(set(paths)) != len(paths):
-            raise _invalid("TrainJob", name, f"volumeMounts: must be unique: {paths}")
+            raise invalid("TrainJob", name, f"volumeMounts: must be unique: {paths}")
 
 
-def _known(name: str, where: str, given: Mapping[str, Any], allowed: set[str]) -> None:
+def known(name: str, where: str, given: Mapping[str, Any], allowed: set[str]) -> None:
     if unknown := sorted(set(given) - allowed):
         raise Refused(400, f"strict decoding error: unknown field {where}.{unknown[0]} of {name}")
 
 
-def _invalid(kind: str, name: str, why: str) -> Refused:
+def invalid(kind: str, name: str, why: str) -> Refused:
     return Refused(422, f'{kind} "{name}" is invalid: {why}')
 
 

@@ -16,6 +16,8 @@ from tests.emulators.http import Refused, Request, Response, Routes, Server
 from tests.emulators.kubernetes import checks
 from tests.emulators.kubernetes.operator import GROUP, Runtime, TrainJob
 from tests.emulators.kubernetes.pods import Pace, Pod, rfc3339
+from tests.emulators.kubernetes.ray import RayOperator
+from tests.emulators.kubernetes.ray_api import RAY_ROUTES, is_for_ray
 from tests.emulators.processes import PATH, Container, Line
 from tests.emulators.runai import exec as pod_exec
 from tests.emulators.service import Service, free_port
@@ -80,6 +82,7 @@ class KubernetesEmulator(Service):
         self.created: list[TrainJob] = []
         self.movers: list[Pod] = []
         self.events: list[tuple[str, str, str]] = []
+        self.ray = RayOperator(self)
         self._lock = threading.RLock()
         self.server = Server(self._answer, faults=Faults(), port=port, error_body=_status)
         self.kubeconfig = directory / "kubeconfig"
@@ -145,6 +148,7 @@ class KubernetesEmulator(Service):
         """End every pod and stop answering."""
         self.server.stop()
         self.may_start.set()
+        self.ray.close()
         for job in self.created:
             job.close()
         for pod in (*self.pods.values(), *self.movers):
@@ -172,10 +176,14 @@ class KubernetesEmulator(Service):
             for pod in job.present:
                 pod.kill()
                 self.pods.pop((job.namespace, pod.name), None)
-            # What belongs to it goes with it.
+        self.forget_owned(job.uid)
+
+    def forget_owned(self, uid: str) -> None:
+        """Delete what belongs to an object: it goes with it."""
+        with self._lock:
             for key, body in list(self.secrets.items()):
                 owners = body["metadata"].get("ownerReferences") or ()
-                if any(owner["uid"] == job.uid for owner in owners):
+                if any(owner["uid"] == uid for owner in owners):
                     del self.secrets[key]
 
     # Answers.
@@ -183,7 +191,8 @@ class KubernetesEmulator(Service):
     def _answer(self, request: Request) -> Any:
         if request.headers.get("authorization") != f"Bearer {self.token}":
             raise Refused(401, "Unauthorized")
-        handler, arguments = _ROUTES.find(request.method, request.path)
+        routes = RAY_ROUTES if is_for_ray(request.path) else _ROUTES
+        handler, arguments = routes.find(request.method, request.path)
         self._authorize(request, arguments)
         if request.path.startswith(f"/apis/{GROUP}") and not self.kubeflow:
             return Response(b"404 page not found\n", status=404)
@@ -382,9 +391,11 @@ def _log(emulator: KubernetesEmulator, request: Request, namespace: str, name: s
     tail = request.query.get("tailLines")
     shown = _stamped if request.query.get("timestamps", "").lower() == "true" else _plain
     if request.query.get("follow", "").lower() != "true":
-        lines = [shown(line) for line in container.log.lines if line.time >= since]
+        there = container.log.seen(emulator.log_lag_s)
+        lines = [shown(line) for line in there if line.time >= since]
         return Response(iter(lines[-int(tail) :] if tail else lines))
-    return Response(shown(line) for line in container.log.follow() if line.time >= since)
+    coming = container.log.follow(lag_s=emulator.log_lag_s)
+    return Response(shown(line) for line in coming if line.time >= since)
 
 
 def _container(pod: Pod, request: Request) -> Container:

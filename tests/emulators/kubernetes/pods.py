@@ -13,9 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.emulators.processes import Container, ContainerSpec
-
-TERMINATION_LOG = "/dev/termination-log"
+from tests.emulators.processes import TERMINATION_LOG, Container, ContainerSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +62,7 @@ class Pod:
         *,
         env: Mapping[str, str] | None = None,
         hosts: tuple[str, ...] = (),
+        ready: Callable[[], bool] = lambda: True,
         on_gone: Callable[[Pod], None],
     ) -> None:
         self.body = body
@@ -82,6 +81,7 @@ class Pod:
         self._world = world
         self._env = env or {}
         self._hosts = hosts
+        self._ready = ready
         self._on_gone = on_gone
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -146,8 +146,10 @@ class Pod:
         """End everything at once."""
         self.deleted_at = self.deleted_at or time.time()
         self._wake.set()
-        if self.container is not None:
-            self.container.kill()
+        with self._lock:  # a container that is being started is ended, too
+            container = self.container
+        if container is not None:
+            container.kill()
 
     def kill_container(self) -> None:
         """Kill what runs in the container, all of it, as for want of memory."""
@@ -217,6 +219,7 @@ class Pod:
                 mounts=self._mounts(described),
                 files=files,
                 hidden=tuple(path for path in self._world.hidden if path.is_dir()),
+                cwd=described.get("workingDir") or "/",
             ),
             directory,
         )
@@ -225,9 +228,7 @@ class Pod:
         return container
 
     def _hear(self, container: Container) -> None:
-        number = self.containers.index(container)
-        directory = self._world.directory / "pods" / f"{self.name}-{number}"
-        self.messages.append((directory / "file-0").read_text(errors="replace")[:4096])
+        self.messages.append(container.text(TERMINATION_LOG)[:4096])
 
     def _value(self, variable: Mapping[str, Any], env: Mapping[str, str]) -> str:
         source = variable.get("valueFrom") or {}
@@ -253,6 +254,9 @@ class Pod:
             for key, value in (self._world.secret_data(secret["secretName"]) or {}).items():
                 (place / key).touch(mode=0o600)
                 (place / key).write_bytes(base64.b64decode(value))
+        for item in (volume.get("downwardAPI") or {}).get("items") or ():
+            key = item["fieldRef"]["fieldPath"].partition("['")[2].removesuffix("']")
+            (place / item["path"]).write_text(self.body["metadata"]["annotations"][key])
         return place
 
     def to_json(self) -> dict[str, Any]:
@@ -269,14 +273,16 @@ class Pod:
         if self.phase == "Running" and "terminated" in state:
             # Between two starts the one before is the last one.
             state, last = {"waiting": {"reason": self.waiting}}, {"lastState": state}
+        ready = "running" in state and self._ready()
         status: dict[str, Any] = {
             "phase": self.phase,
+            "conditions": [{"type": "Ready", "status": str(ready)}],
             "containerStatuses": [
                 {
                     "name": self.spec["containers"][0]["name"],
                     "image": self.spec["containers"][0].get("image", ""),
                     "imageID": "",
-                    "ready": "running" in state,
+                    "ready": ready,
                     "restartCount": max(0, len(containers) - 1),
                     "state": state,
                     **last,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,9 @@ from tests.emulators.faults import Faults
 from tests.emulators.http import Refused, Request, Response, Routes, Server
 from tests.emulators.lepton import storage
 from tests.emulators.lepton.jobs import ENDED, Job, Pace, Replica
-from tests.emulators.processes import ContainerSpec, Line
+from tests.emulators.lepton.rayclusters import ROUTES as RAY_ROUTES
+from tests.emulators.lepton.rayclusters import RayCluster
+from tests.emulators.processes import PATH, ContainerSpec, Line
 from tests.emulators.service import Service
 
 TOKEN = "lepton-emulator-token"
@@ -30,6 +33,7 @@ NODES = ("node-a", "node-b")
 SHAPES = ("cpu.small", "gpu.8xh100-sxm")
 
 _JOB_ID = re.compile(r"[a-z][a-z0-9-]{0,34}[a-z0-9]")
+RAY_TMP = "/ray-tmp"
 _ROUTES = Routes()
 
 
@@ -37,7 +41,7 @@ class LeptonEmulator(Service):
     """A workspace on loopback, with ``directory`` for its volumes.
 
     ``hidden`` directories of this machine are empty for jobs. While `held`, jobs wait in the
-    queue. Lines can be found in the log store ``log_lag_s`` after they were written.
+    queue. Streams and the log store are ``log_lag_s`` late. ``path`` is the ``PATH`` of Ray.
     """
 
     def __init__(
@@ -47,16 +51,18 @@ class LeptonEmulator(Service):
         port: int = 0,
         pace: Pace | None = None,
         hidden: tuple[Path, ...] = (),
-        log_lag_s: float = 0,
+        path: str = PATH,
     ) -> None:
         super().__init__(directory)
         self.pace = pace or Pace()
         self.hidden = hidden
-        self.log_lag_s = log_lag_s
+        self.path = path
         self.users = {TOKEN: "me@example.com"}
         self.secrets: dict[str, str] = {}
         self.jobs: dict[str, Job] = {}
+        self.rayclusters: dict[str, RayCluster] = {}
         self.refused_words: dict[str, str] = {}
+        self.shapes, self.groups = SHAPES, GROUPS
         self._lock = threading.Lock()
         self.server = Server(self._answer, faults=Faults(), port=port, error_body=_error_body)
 
@@ -84,6 +90,8 @@ class LeptonEmulator(Service):
         self.may_start.set()
         for job in list(self.jobs.values()):
             job.close()
+        for cluster in list(self.rayclusters.values()):
+            cluster.close()
 
     # Answers.
 
@@ -95,7 +103,9 @@ class LeptonEmulator(Service):
             raise Refused(401, "unauthorized: the token is invalid or has expired")
         if len(request.body) > MAX_REQUEST_BYTES:
             raise Refused(413, f"request entity too large: limit is {MAX_REQUEST_BYTES}")
-        handler, arguments = _ROUTES.find(request.method, request.path.removeprefix(PREFIX))
+        path = request.path.removeprefix(PREFIX)
+        routes = RAY_ROUTES if path.startswith("/rayclusters") else _ROUTES
+        handler, arguments = routes.find(request.method, path)
         return handler(self, request, **arguments)
 
     def user(self, request: Request) -> str:
@@ -165,22 +175,40 @@ class LeptonEmulator(Service):
             "LEPTON_JOB_FAILURE_COUNT": str(job.attempt),
             "LEPTON_RESOURCE_ACCELERATOR_NUM": "0",
         }
-        for variable in job.spec.get("envs") or ():
+        return ContainerSpec(
+            argv=tuple(job.spec["container"]["command"]),
+            env={**env, **self._variables(job.spec)},
+            mounts=self._mounts(job.spec),
+            files={"/etc/hosts": "\n".join(["127.0.0.1 localhost", *hosts]) + "\n"},
+            hidden=tuple(path for path in self.hidden if path.exists()),
+        )
+
+    def _variables(self, spec: Mapping[str, Any]) -> dict[str, str]:
+        env = {}
+        for variable in spec.get("envs") or ():
             source = variable.get("value_from") or {}
             value = variable.get("value") or ""
             if "secret_name_ref" in source:
                 value = self.secrets[source["secret_name_ref"]]
             env[variable["name"]] = value
+        return env
+
+    def _mounts(self, spec: Mapping[str, Any]) -> dict[str, Path]:
         mounts = {}
-        for mount in job.spec.get("mounts") or ():
+        for mount in spec.get("mounts") or ():
             path = self.volume(mount.get("from") or storage.NAME) / mount["path"].lstrip("/")
             path.mkdir(parents=True, exist_ok=True)
             mounts[mount["mount_path"]] = path
+        return mounts
+
+    def ray_container(self, group: Mapping[str, Any], argv: tuple[str, ...]) -> ContainerSpec:
+        # As in real containers, what Ray keeps for itself is in a directory that no other sees.
+        own = self.directory / "ray" / secrets.token_hex(4)
+        own.mkdir(parents=True)
         return ContainerSpec(
-            argv=tuple(job.spec["container"]["command"]),
-            env=env,
-            mounts=mounts,
-            files={"/etc/hosts": "\n".join(["127.0.0.1 localhost", *hosts]) + "\n"},
+            argv=argv,
+            env={"PATH": self.path, "RAY_TMPDIR": RAY_TMP, **self._variables(group)},
+            mounts={**self._mounts(group), RAY_TMP: own},
             hidden=tuple(path for path in self.hidden if path.exists()),
         )
 
@@ -347,7 +375,8 @@ def stream_log(emulator: LeptonEmulator, request: Request, id: str, replica: str
     found = _replica(job, replica)
     if job.state in ENDED:
         raise Refused(404, f"replica {replica} has no container any more")
-    return Response(_chunks(found.container.log.follow()), headers={"Content-Type": "text/plain"})
+    lines = found.container.log.follow(lag_s=emulator.log_lag_s)
+    return Response(_chunks(lines), headers={"Content-Type": "text/plain"})
 
 
 def _chunks(lines: Iterator[Line]) -> Iterator[bytes]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.emulators.faults import Faults
 from tests.emulators.http import Refused, Request, Response, Routes, Server
-from tests.emulators.processes import ContainerSpec
+from tests.emulators.processes import TERMINATION_LOG, ContainerSpec
 from tests.emulators.runai import kubernetes
 from tests.emulators.runai.workloads import Pace, Pod, Workload
 from tests.emulators.service import Service, free_port
@@ -124,7 +124,7 @@ class RunaiEmulator(Service):
         env = {"HOSTNAME": pod.name, "RUNAI_JOB_NAME": workload.name}
         for variable in spec.get("environmentVariables", ()):
             env[variable["name"]] = _expanded(variable["value"], env)
-        files = {}
+        files = {TERMINATION_LOG: ""}
         if workload.kind == "distributed":
             peers = [f"{workload.name}-worker-{k}" for k in range(workload.replicas)]
             names = ["localhost", socket.gethostname(), *peers]

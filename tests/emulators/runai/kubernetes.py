@@ -37,12 +37,12 @@ def _kube_log(emulator: Any, request: Request, namespace: str, pod: str) -> Any:
     since = request.query.get("sinceTime", "")
     log = found.container.log
     if request.query.get("follow") != "true":
-        lines = [_stamped(line) for line in log.lines if _after(line, since)]
+        lines = [_stamped(line) for line in log.seen(emulator.log_lag_s) if _after(line, since)]
         return Response(iter(lines[-int(request.query.get("tailLines", len(lines) + 1)) :]))
 
     def follow() -> Iterator[bytes]:
         with emulator.stream() as cut:
-            for line in log.follow():
+            for line in log.follow(lag_s=emulator.log_lag_s):
                 if cut.is_set():
                     raise ConnectionError("the token has expired")
                 if _after(line, since):

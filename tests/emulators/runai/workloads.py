@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from tests.emulators.processes import Container, ContainerSpec
+from tests.emulators.processes import TERMINATION_LOG, Container, ContainerSpec
 
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
 
@@ -95,7 +95,8 @@ class Pod:
             state = {"running": {"startedAt": rfc3339(container.started_at)}}
         else:
             reason = "Error" if container.exit_code else "Completed"
-            state = {"terminated": {"exitCode": container.exit_code, "reason": reason}}
+            ended = {"exitCode": container.exit_code, "reason": reason}
+            state = {"terminated": {**ended, "message": container.text(TERMINATION_LOG)}}
         return {
             "kind": "Pod",
             "metadata": {"name": self.name},

@@ -12,9 +12,10 @@ from tests.emulators.faults import Fault
 from tests.emulators.runai import CLIENT_ID, CLIENT_SECRET, RunaiEmulator
 from tests.emulators.runai.emulator import CLUSTER_ID
 
-from nemo_run._clients.http import Conflict
-from nemo_run._clients.kube import CommandError, Kube
-from nemo_run._clients.runai import RunAI, _expiry
+from nemo_run._backends.kubernetes.exec import CommandError
+from nemo_run._backends.kubernetes.rest import Kube
+from nemo_run._backends.runai.client import RunAI, _expiry
+from nemo_run._transport.http import Conflict, Http, by_token
 from nemo_run.exceptions import (
     AuthenticationError,
     BackendUnavailableError,
@@ -180,7 +181,8 @@ class TestWorkloads:
 class TestCommands:
     @pytest.fixture
     def kube(self, client: RunAI, emulator: RunaiEmulator) -> Kube:
-        return Kube(emulator.kube_url, "runai-team-a", backend="dgx_cloud", token=client.token)
+        http = Http(by_token(emulator.kube_url, client.token), backend="dgx_cloud")
+        return Kube(http, "runai-team-a")
 
     @pytest.fixture
     def pod(self, client: RunAI) -> str:
@@ -199,7 +201,8 @@ class TestCommands:
         assert shown.decode() == "".join(f"<{word}>" for word in words)
 
     def test_large_input_and_output_arrive_whole(self, kube: Kube, pod: str) -> None:
-        blocks = tuple(bytes([n]) * 1_000_003 for n in range(5))
+        # More than all buffers on the way hold, so that both sides have to read while they send.
+        blocks = tuple(bytes([n]) * 1_000_003 for n in range(40))
         size = sum(map(len, blocks))
         echoed = self.run(kube, pod, "head", "-c", str(size), stdin=blocks)
         assert echoed == b"".join(blocks)

@@ -16,6 +16,8 @@ from tests.contract.backends import DGXCloudCluster
 from tests.emulators.runai import RunaiEmulator
 from torchx.specs import AppState
 
+from nemo_run._backends.kubernetes.rest import Kube
+from nemo_run._transport.http import Http, by_token
 from nemo_run.core.execution.dgxcloud import DGXCloudExecutor
 from nemo_run.exceptions import BackendUnavailableError
 
@@ -92,12 +94,25 @@ def test_a_server_that_cannot_prove_who_it_is_is_told_nothing(
 def test_commands_are_not_sent_to_a_server_that_cannot_prove_who_it_is(
     emulator: RunaiEmulator, urls: dict[str, Any]
 ) -> None:
-    from nemo_run._clients.kube import Kube
-
-    kube = Kube(
-        urls["kube_apiserver_url"], "ns", backend="dgx_cloud", token=lambda refused: "secret"
-    )
+    ways = by_token(urls["kube_apiserver_url"], lambda refused: "secret")
+    kube = Kube(Http(ways, backend="dgx_cloud"), "ns")
     with pytest.raises(BackendUnavailableError, match=r"(?i)certificate"):
+        list(kube.run("pod", "main", ["true"]))
+    assert emulator.server.seen == []
+
+
+def test_a_server_of_another_name_is_told_nothing(
+    emulator: RunaiEmulator,
+    urls: dict[str, Any],
+    certificate: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+    url = urls["kube_apiserver_url"].replace("127.0.0.1", "localhost")
+    kube = Kube(Http(by_token(url, lambda refused: "secret"), backend="x", patience_s=0), "ns")
+    with pytest.raises(BackendUnavailableError, match=r"(?i)hostname.*match"):
+        kube.pod("pod")
+    with pytest.raises(BackendUnavailableError, match=r"(?i)hostname mismatch"):
         list(kube.run("pod", "main", ["true"]))
     assert emulator.server.seen == []
 
@@ -128,13 +143,14 @@ def test_all_goes_by_the_proxy_that_the_environment_names(
     assert words == {f"Proxy-Authorization: Basic {b64encode(b'me:pass word').decode()}"}
 
 
-def test_a_proxy_that_does_not_connect_is_named(
+def test_a_proxy_that_does_not_connect_is_named_without_its_password(
     emulator: RunaiEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nemo_run._clients.wire import Wire
-
-    monkeypatch.setenv("HTTPS_PROXY", emulator.kube_url)
+    proxy = emulator.kube_url.replace("http://", "http://me:hunter2@")
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
-    with pytest.raises(OSError, match=r"proxy 127\.0\.0\.1 does not connect to host:443: .* 501"):
-        Wire("https://host/", timeout_s=10)
+    kube = Kube(Http(by_token("https://host", lambda refused: "secret"), backend="x"), "ns")
+    with pytest.raises(BackendUnavailableError, match=r"proxy 127\.0\.0\.1 .*501") as caught:
+        list(kube.run("pod", "main", ["true"]))
+    assert "hunter2" not in str(caught.value)

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import patience
 from tests.contract.backends import DGXCloudCluster
 from tests.emulators.faults import Fault
 from tests.emulators.runai import RunaiEmulator
 
+import nemo_run as run
 from nemo_run.core.execution.dgxcloud import DGXCloudExecutor, DGXCloudRequest, DGXCloudState
 from nemo_run.core.execution.launcher import FaultTolerance, Torchrun
 from nemo_run.exceptions import ConfigError
@@ -31,7 +33,7 @@ def executor(cluster: DGXCloudCluster) -> DGXCloudExecutor:
 
 
 def wait(executor: DGXCloudExecutor, job_id: str, *states: DGXCloudState) -> None:
-    deadline = time.monotonic() + 30
+    deadline = patience.deadline(30)
     while executor.status(job_id) not in states:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -70,6 +72,19 @@ class TestCalls:
     def test_a_job_can_be_cancelled(self, cluster: DGXCloudCluster, nodes: int) -> None:
         executor = assigned(cluster, nodes=nodes)
         job_id, _ = executor.launch("job", ["sleep", "60"])
+        executor.cancel(job_id)
+        wait(executor, job_id, DGXCloudState.STOPPED)
+
+    def test_the_last_part_of_a_handle_names_the_workload(self, cluster: DGXCloudCluster) -> None:
+        with run.Experiment("train", executor=cluster.executor()) as exp:
+            exp.add(run.Script(inline="echo hi; sleep 60"), name="job")
+            exp.run(detach=True)
+        executor = exp.jobs[0].executor
+        assert isinstance(executor, DGXCloudExecutor)
+        job_id = exp.jobs[0].handle.split("___")[-1]
+        wait(executor, job_id, DGXCloudState.RUNNING)
+        lines = iter(executor.fetch_logs(job_id, stream=True))
+        assert next(lines) == "hi\n"
         executor.cancel(job_id)
         wait(executor, job_id, DGXCloudState.STOPPED)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import patience
 from tests.contract.backends import DGXCloudCluster
 from tests.contract.repositories import odd_tree, read_tree, write_tree
 from tests.emulators.runai import RunaiEmulator
@@ -94,8 +95,8 @@ class TestThroughAWorkspace:
         assert mover.spec["autoDeletionTimeAfterCompletionSeconds"] <= 300
 
     def test_a_workspace_ends_itself_when_it_was_not_used(self, tmp_path: Path) -> None:
-        from nemo_run._clients.runai import Project
-        from nemo_run.core.execution import _runai_payloads as payloads
+        from nemo_run._backends.runai import payloads
+        from nemo_run._backends.runai.client import Project
 
         used = tmp_path / "state" / "used"
         body = payloads.mover(
@@ -108,7 +109,7 @@ class TestThroughAWorkspace:
         )
         text = f"{body['spec']['command']} {body['spec']['args']}".replace("sleep 5", "sleep 0.1")
         process = subprocess.Popen(["/bin/sh", "-c", text])
-        deadline = time.monotonic() + 20
+        deadline = patience.deadline(20)
         while not used.exists():
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -116,7 +117,7 @@ class TestThroughAWorkspace:
         assert process.poll() is None
         long_ago = time.time() - 3600
         os.utime(used, (long_ago, long_ago))
-        assert process.wait(20) == 0
+        assert process.wait(patience.seconds(20)) == 0
 
     def test_a_workspace_that_has_ended_is_replaced(
         self, cluster: DGXCloudCluster, emulator: RunaiEmulator
@@ -130,7 +131,7 @@ class TestThroughAWorkspace:
     def test_a_workspace_that_does_not_start_is_told_and_removed(
         self, cluster: DGXCloudCluster, emulator: RunaiEmulator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("nemo_run.core.execution._runai_volume.READY_S", 0.5)
+        monkeypatch.setattr("nemo_run._backends.runai.volume.READY_S", 0.5)
         with emulator.held(), pytest.raises(SubmitError, match=r"Pending instead of Running"):
             cluster.schedule("true")
         (mover,) = emulator.workloads.values()
@@ -196,19 +197,21 @@ class TestCode:
         assert read_tree(code) == odd_tree()
         assert (code / "empty dir").is_dir()
 
-    def test_what_the_volume_has_is_not_sent_again(
+    def test_what_the_volume_has_is_not_sent_again_unless_it_was_changed(
         self, cluster: DGXCloudCluster, emulator: RunaiEmulator, tree: Path, tmp_path: Path
     ) -> None:
         assert self.ran(cluster, "first", "./run.sh") == "hi\n"
         (kept,) = emulator.volume("work").rglob(".dgx_cloud/archives/*")
-        # Nobody could tell where it came from, were it the same.
-        (tree / "run.sh").write_text("#!/bin/sh\necho kept\n")
+        before = kept.stat().st_ino
+        assert self.ran(cluster, "second", "./run.sh") == "hi\n"
+        assert kept.stat().st_ino == before
+        (tree / "run.sh").write_text("#!/bin/sh\necho changed\n")
         other = stage(run.SnapshotPackager(), str(tmp_path / "other"), "other")
         assert other is not None
         kept.unlink()
         shutil.copy(other.archive, kept)
         (tree / "run.sh").write_text("#!/bin/sh\necho hi\n")
-        assert self.ran(cluster, "second", "./run.sh") == "kept\n"
+        assert self.ran(cluster, "third", "./run.sh") == "hi\n"
         assert list(kept.parent.iterdir()) == [kept]
 
     def test_what_an_attempt_that_broke_off_has_left_is_gone_on_with(

@@ -12,7 +12,7 @@ from tests.contract.secrets import holds
 from tests.emulators.runai import CLIENT_SECRET, RunaiEmulator
 from torchx.specs import AppState
 
-from nemo_run._buildables import make
+from nemo_run._config.buildables import make
 from nemo_run.config import Config
 from nemo_run.core.execution.dgxcloud import DGXCloudExecutor
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer

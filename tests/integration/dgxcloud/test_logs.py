@@ -10,8 +10,9 @@ from tests.emulators.runai import RunaiEmulator
 from torchx.schedulers.api import Stream
 from torchx.specs import AppState
 
-from nemo_run._clients.runai import Pod
-from nemo_run.core.execution._runai_logs import of_replica, whole_lines
+from nemo_run._backends.kubernetes.pod_lines import whole_lines
+from nemo_run._backends.runai.client import Pod
+from nemo_run._backends.runai.logs import of_replica
 from nemo_run.exceptions import UnsupportedError
 from nemo_run.run.torchx_backend.schedulers.api import LogQuery
 
@@ -58,7 +59,8 @@ def test_blocks_are_cut_into_whole_lines(blocks: list[bytes], lines: list[bytes]
     assert list(whole_lines(iter(blocks))) == lines
 
 
-def test_each_node_has_a_log_of_its_own(cluster: DGXCloudCluster) -> None:
+def test_each_node_has_a_log_of_its_own_however_late(cluster: DGXCloudCluster) -> None:
+    cluster.have_late_logs(1.0)
     app_id = cluster.schedule("echo node $GROUP_RANK", nodes=2)
     assert cluster.wait(app_id).state is AppState.SUCCEEDED
     assert cluster.lines(app_id, k=0) == ["node 0\n"]

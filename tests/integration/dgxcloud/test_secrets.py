@@ -17,7 +17,8 @@ from torchx.specs import AppState
 
 import nemo_run as run
 from nemo_run._credentials import CredentialStore
-from nemo_run.exceptions import ConfigError
+from nemo_run._transport.http import Http
+from nemo_run.exceptions import BackendUnavailableError, ConfigError
 
 pytestmark = pytest.mark.slow
 
@@ -34,6 +35,20 @@ def secret(request: pytest.FixtureRequest) -> str:
 
 
 class TestOneJob:
+    def test_the_password_of_an_address_is_neither_said_nor_in_a_copy_for_people(
+        self, cluster: DGXCloudCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        address = "http://bob:hunter2@127.0.0.1:1/api/v1"
+        caplog.set_level(logging.DEBUG)
+        planned = cluster.plan("true", base_url=address)
+        copies = [path.read_text() for path in tmp_path.rglob("*_executor.yaml")]
+        assert copies and "127.0.0.1:1/api" in copies[0]
+        http = Http(address, backend="dgxcloud", patience_s=0.5)
+        with pytest.raises(BackendUnavailableError) as refused:
+            http.do("GET", "/workloads")
+        assert "127.0.0.1:1/api" in str(refused.value)
+        assert "hunter2" not in f"{planned} {copies} {refused.value} {caplog.text}"
+
     def test_they_are_in_no_file_that_others_may_read(
         self, cluster: DGXCloudCluster, tmp_path: Path, secret: str
     ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import fiddle as fdl
 import pytest
+from tests import patience
 from tests.contract.backends import ROOT, DGXCloudCluster
 from tests.contract.experiments import states
 from tests.emulators.faults import Fault
@@ -55,7 +56,7 @@ def launch(tmp_path: Path, title: str, *more: str) -> subprocess.Popen[str]:
 
 
 def until(condition: object, timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
+    deadline = patience.deadline(timeout_s)
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.02)
@@ -66,7 +67,7 @@ def test_two_experiments_that_eight_processes_launch_at_once_are_all_right(
     cluster: DGXCloudCluster, emulator: RunaiEmulator, tmp_path: Path
 ) -> None:
     processes = [launch(tmp_path, title) for title in ("red", "blue") * 4]
-    ids = [process.communicate(timeout=240)[0].strip() for process in processes]
+    ids = [process.communicate(timeout=patience.seconds(240))[0].strip() for process in processes]
     assert len(set(ids)) == 8
     for id in ids:
         exp = run.Experiment.from_id(id)
@@ -234,7 +235,7 @@ class TestCancelledWhileLaunching:
         assert cluster.listed() == {app_id: AppState.UNSUBMITTED}
         cluster.cancel(app_id)
         emulator.faults.clear()
-        thread.join(60)
+        thread.join(patience.seconds(60))
         assert [str(err) for err in failures] == [
             "The job was cancelled before its workload was created."
         ]
@@ -246,7 +247,7 @@ def test_a_detached_experiment_outlives_its_launcher(
     cluster: DGXCloudCluster, emulator: RunaiEmulator, tmp_path: Path
 ) -> None:
     process = launch(tmp_path, "detached", "detach")
-    process.communicate(timeout=60)
+    process.communicate(timeout=patience.seconds(60))
     exp = run.Experiment.from_title("detached")
     exp.wait()
     assert states(exp) == {"job-0": "SUCCEEDED", "job-1": "FAILED", "job-2": "FAILED"}

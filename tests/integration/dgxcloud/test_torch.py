@@ -16,7 +16,7 @@ from torchx.specs import AppState
 import nemo_run as run
 from nemo_run.run.torchx_backend.packaging import package
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.needs("torch")]
 
 
 @pytest.fixture(autouse=True)

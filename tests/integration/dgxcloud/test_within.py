@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from tests import patience
 from tests.contract.backends import DGXCloudCluster
 from tests.emulators.runai import CLIENT_ID, CLIENT_SECRET, RunaiEmulator
 from tests.emulators.runai.emulator import CLUSTER_ID
@@ -65,7 +66,7 @@ def test_jobs_are_launched_watched_and_read(
         },
     }
     launcher = emulator.create("trainings", body)
-    deadline = time.monotonic() + 120
+    deadline = patience.deadline(120)
     while launcher.phase not in ("Completed", "Failed"):
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -121,6 +122,27 @@ class DockerEngine:
             yield
         finally:
             self.start()
+
+    @contextmanager
+    def out_of_reach(self) -> Iterator[None]:
+        """Have nothing where programs look for the engine while entered; it goes on."""
+        aside = self.socket.with_suffix(".aside")
+        self.socket.rename(aside)
+        try:
+            yield
+        finally:
+            aside.rename(self.socket)
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Have an engine that takes requests and does not answer while entered."""
+        pid = self._daemons.pid("dockerd")
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def clear(self) -> None:
         """Remove all containers."""

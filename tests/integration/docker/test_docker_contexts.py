@@ -16,7 +16,7 @@ from tests.contract.backends import DockerCluster
 from tests.integration.dgxcloud.test_connections import certificate  # noqa: F401  # a fixture
 from tests.integration.docker.engine import DockerEngine
 
-from nemo_run._clients.docker import _connected, connect
+from nemo_run._backends.docker.connection import _connected, connect
 from nemo_run.exceptions import ConfigError
 
 pytestmark = pytest.mark.slow

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import patience
 from tests.contract.backends import DockerCluster
 from tests.contract.experiments import experiment, script, states
 from tests.integration.docker.engine import DockerEngine
@@ -39,7 +40,7 @@ class TestEngine:
                 cluster.scheduler.schedule(planned)
             status = cluster.status(planned.request.id)
             assert status is not None
-            assert status.state is AppState.FAILED
+            assert status.state is AppState.UNSUBMITTED
 
     def test_an_experiment_says_so_and_has_failed(
         self, cluster: DockerCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -63,7 +64,10 @@ class TestEngine:
             "    print(err)\n"
         )
         done = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=patience.seconds(60),
         )
         assert "pip install 'nemo_run[docker]'" in done.stdout, done.stderr
 

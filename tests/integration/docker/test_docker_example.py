@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import patience
 from tests.contract.backends import ROOT, DockerCluster
 from tests.integration.docker.engine import DockerEngine
 from tests.integration.docker.images import PYTHON
@@ -25,7 +26,7 @@ def test_three_groups_run_in_order_and_their_logs_are_shown(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=200,
+        timeout=patience.seconds(200),
     )
     assert done.returncode == 0, done.stdout
     shown = re.findall(r"^(\w+)-([01])/0 (\w+) (left|right) on (\S+)$", done.stdout, re.MULTILINE)

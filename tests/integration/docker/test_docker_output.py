@@ -14,7 +14,8 @@ from tests.integration.launching import wait_for
 from torchx.schedulers.api import Stream
 from torchx.specs import AppState
 
-from nemo_run._clients.docker import Engine, connect
+from nemo_run._backends.docker.client import Engine
+from nemo_run._backends.docker.connection import connect
 from nemo_run.exceptions import BackendError, BackendUnavailableError, UnsupportedError
 
 pytestmark = pytest.mark.slow

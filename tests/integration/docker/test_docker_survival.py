@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests import patience
 from tests.contract.backends import DockerCluster
 from tests.contract.experiments import states
 from tests.integration.docker.engine import DockerEngine
@@ -17,8 +18,8 @@ from tests.integration.docker.proxy import CREATE, START, STOP, Death, EnginePro
 from tests.integration.launching import lines, only_experiment, start, wait_for, write
 from torchx.specs import AppState
 
-from nemo_run._clients.docker import connect
-from nemo_run.core.execution._docker_files import JobFiles
+from nemo_run._backends.docker.connection import connect
+from nemo_run._backends.docker.files import JobFiles
 from nemo_run.exceptions import BackendUnavailableError, JobNotFoundError, SubmitError
 
 pytestmark = pytest.mark.slow
@@ -199,7 +200,7 @@ class TestLauncher:
     def test_an_experiment_goes_on_detached(self, cluster: DockerCluster, tmp_path: Path) -> None:
         text = LAUNCH.format(image=PLAIN, scratch=cluster.scratch, how="detach=True")
         launcher = start(write(tmp_path, text))
-        assert launcher.wait(60) == 0
+        assert launcher.wait(patience.seconds(60)) == 0
         (cluster.scratch / "go").touch()
         wait_for(
             lambda: set(states(only_experiment("survivor")).values()) == {"SUCCEEDED"},
@@ -245,14 +246,14 @@ class TestLauncher:
         with monkeypatch.context() as patch:
             patch.setenv("DOCKER_HOST", f"unix://{proxy.path}")
             launcher = start(write(tmp_path, text))
-            assert launcher.wait(60) == -signal.SIGKILL
+            assert launcher.wait(patience.seconds(60)) == -signal.SIGKILL
         again = write(tmp_path, "run.Experiment.from_title('survivor').resume()", "resume.py")
         with engine.down():
             resumed = start(again)
             said = again.with_suffix(".out")
             wait_for(lambda: "no Docker engine" in said.read_text(), "a word", timeout_s=60)
         (cluster.scratch / "go").touch()
-        assert resumed.wait(60) == 0
+        assert resumed.wait(patience.seconds(60)) == 0
         assert states(only_experiment("survivor")) == {"a": "SUCCEEDED", "b": "SUCCEEDED"}
         assert lines(cluster.scratch / "log") == ["up", "after"], "each ran once"
 
@@ -329,7 +330,7 @@ class TestLauncher:
     ) -> None:
         planned = cluster.plan("echo hello")
         scheduler = cluster.scheduler
-        connect()  # before it goes away
+        assert connect().id  # before it goes away
         engine.halt()
         back = threading.Timer(1.0, engine.start)
         back.start()
@@ -378,7 +379,7 @@ class TestCancelling:
         launcher = start(write(tmp_path, text))
         wait_for(lambda: lines(cluster.scratch / "log") == ["up"], "the first job", timeout_s=60)
         only_experiment("survivor").cancel("a")
-        assert launcher.wait(60) == 0
+        assert launcher.wait(patience.seconds(60)) == 1, "not all of it succeeded"
         assert states(only_experiment("survivor")) == {"a": "CANCELLED", "b": "CANCELLED"}
         with engine.client() as client:
             assert client.containers.list(all=True) == []

@@ -17,7 +17,7 @@ from tests.integration.dgxcloud.test_connections import (
 )
 from torchx.specs import AppState
 
-from nemo_run._clients._k8s_site import Site
+from nemo_run._backends.kubeflow.site import Site
 from nemo_run.exceptions import BackendUnavailableError
 
 pytestmark = pytest.mark.slow

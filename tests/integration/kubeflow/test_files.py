@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from getpass import getuser
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tests.emulators.faults import Fault
 from tests.emulators.kubernetes import KubernetesEmulator
 
 import nemo_run as run
-from nemo_run.core.execution._kubeflow_volume import MoverError
+from nemo_run._backends.kubeflow.volume import MoverError
 from nemo_run.exceptions import SubmitError
 
 pytestmark = pytest.mark.slow
@@ -163,7 +164,7 @@ def test_a_transfer_that_is_cut_is_begun_again(
 def test_a_mover_that_fails_says_what_it_said(
     cluster: KubeflowCluster, emulator: KubernetesEmulator
 ) -> None:
-    (emulator.volume("work") / "root").write_text("a file is in the way")
+    (emulator.volume("work") / getuser()).write_text("a file is in the way")
     with pytest.raises(SubmitError, match="was not submitted to Kubernetes"):
         cluster.schedule("true")
     assert emulator.created == []

@@ -11,8 +11,8 @@ from tests.emulators.kubernetes import KubernetesEmulator
 from torchx.specs import AppState
 
 import nemo_run as run
-from nemo_run._buildables import make
-from nemo_run._clients._k8s_site import Site
+from nemo_run._backends.kubeflow.site import Site
+from nemo_run._config.buildables import make
 from nemo_run.config import Config
 from nemo_run.core.serialization.zlib_json import ZlibJSONSerializer
 from nemo_run.exceptions import BackendError

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests import patience
 from tests.contract.backends import ROOT, KubeflowCluster
 from tests.contract.experiments import states
 from tests.emulators.faults import Fault
@@ -101,7 +102,7 @@ def test_credentials_that_have_expired_say_nothing_about_a_job_that_may_be_there
 def test_a_detached_experiment_outlives_its_launcher(
     cluster: KubeflowCluster, emulator: KubernetesEmulator, tmp_path: Path
 ) -> None:
-    launch(tmp_path, "detached", "detach").communicate(timeout=100)
+    launch(tmp_path, "detached", "detach").communicate(timeout=patience.seconds(100))
     exp = run.Experiment.from_title("detached")
     exp.wait()
     assert states(exp) == {"job-0": "SUCCEEDED", "job-1": "FAILED"}
@@ -200,7 +201,7 @@ def test_a_job_that_is_cancelled_while_its_files_travel_is_never_created(
     (app_id,) = cluster.listed()
     cluster.cancel(app_id)
     emulator.faults.clear()
-    thread.join(60)
+    thread.join(patience.seconds(60))
     assert [str(err) for err in failures] == [
         "The job was cancelled before its TrainJob was created."
     ]

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import patience
 from tests.cli import commands
 from tests.contract.backends import ROOT, KubeflowCluster
 from tests.emulators.kubernetes import KubernetesEmulator
@@ -20,7 +21,7 @@ from torchx.specs import AppState
 import nemo_run as run
 from nemo_run.run.torchx_backend.packaging import package
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.needs("torch")]
 
 EXAMPLE = ROOT / "examples" / "kubeflow.py"
 
@@ -92,7 +93,7 @@ def test_the_example_deletes_its_job_when_it_is_told_to_end(
         else:
             pytest.fail("it did not train")
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=100)
+        out, _ = process.communicate(timeout=patience.seconds(100))
     finally:
         process.kill()
     assert "train was deleted: True" in out

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import patience
 from tests.contract.backends import LeptonCluster
 from tests.emulators.faults import Fault
 from tests.emulators.lepton import LeptonEmulator
@@ -101,7 +102,7 @@ class TestFiles:
         assert isinstance(executor, run.LeptonExecutor)
         with emulator.held(), pytest.raises(TimeoutError, match="Queueing"):
             executor.move_data(timeout=1, poll_interval=1)
-        deadline = time.monotonic() + 10
+        deadline = patience.deadline(10)
         while not all(job.archived for job in emulator.jobs.values()):
             assert time.monotonic() < deadline
             time.sleep(0.02)

@@ -10,6 +10,7 @@ from pathlib import Path
 from pprint import pprint
 
 import pytest
+from tests import patience
 from tests.contract.backends import LeptonCluster
 from tests.emulators.lepton import LeptonEmulator
 from tests.integration.lepton.requests import sent
@@ -106,7 +107,7 @@ class TestStates:
     ) -> None:
         app_id = cluster.schedule(script)
         job = emulator.jobs[app_id.rpartition("___")[2]]
-        job.thread.join(20)
+        job.thread.join(patience.seconds(20))
         emulator.say_state(job.id, "Archived")
         assert cluster.wait(app_id).state is state
 
@@ -162,6 +163,15 @@ class TestLogs:
         assert cluster.lines(app_id, should_tail=True) == ["1\n", "2\n", "3\n"]
         assert cluster.lines(app_id) == ["1\n", "2\n", "3\n"]
 
+    def test_the_mark_of_an_earlier_attempt_does_not_end_a_late_log(
+        self, cluster: LeptonCluster, emulator: LeptonEmulator
+    ) -> None:
+        emulator.log_lag_s = 0.6
+        second = cluster.scratch / "second"
+        task = f"[ -e '{second}' ] && sleep 1 && echo two || {{ touch '{second}'; exit 3; }}"
+        app_id = cluster.schedule(task, retries=1)
+        assert cluster.lines(app_id, should_tail=True) == ["two\n"]
+
     def test_more_lines_than_one_answer_holds_are_all_there(self, cluster: LeptonCluster) -> None:
         app_id = cluster.schedule("seq 12000")
         cluster.wait(app_id)
@@ -199,7 +209,7 @@ class TestScriptsFor012:
         assert state.name in {"Queueing", "Starting", "Running"}
         executor.cancel(job_id)
         executor.cancel(job_id)
-        emulator.jobs[job_id].thread.join(10)
+        emulator.jobs[job_id].thread.join(patience.seconds(10))
         assert executor.status(job_id).name == "Deleted"
         assert executor.status("never-there").name == "Unknown"
 
@@ -212,7 +222,7 @@ class TestScriptsFor012:
         while executor.status(job_id).name != "Running":
             time.sleep(0.02)
         executor.stop_job(job_id)
-        emulator.jobs[job_id].thread.join(10)
+        emulator.jobs[job_id].thread.join(patience.seconds(10))
         assert executor.status(job_id).name == "Stopped"
 
 

@@ -13,7 +13,8 @@ from tests.integration.lepton.requests import sent
 from torchx.specs import AppState
 
 import nemo_run as run
-from nemo_run._clients._lepton_types import vendor_types
+from nemo_run._backends.lepton.types import vendor_types
+from nemo_run._jobs.records import mark_nonce
 from nemo_run.exceptions import ConfigError, SubmitError
 
 pytestmark = pytest.mark.slow
@@ -91,7 +92,8 @@ class TestWhatIsAskedFor:
         (body,) = sent(emulator)
         record = next(cluster.scheduler._store.list("lepton"))
         assert record.app_id == app_id
-        assert body["metadata"]["labels"] == {"nemo-run-tag": record.tag}
+        labels = {"nemo-run-tag": record.tag, "nemo-run-mark": mark_nonce(record.tag)}
+        assert body["metadata"]["labels"] == labels
         cluster.wait(app_id)
 
 

@@ -15,12 +15,14 @@ class Line:
 
     Attributes:
         address: where clients find it.
-        refused: how often somebody came while it was cut.
+        refused: how often a client came while it was cut.
+        asked: the first lines of the requests that came, in their order.
     """
 
     def __init__(self, listener: socket.socket, cut_after: bytes) -> None:
         self.address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self.refused = 0
+        self.asked: list[str] = []
         self._listener = listener
         self._cut_after = cut_after
         self._is_cut = threading.Event()
@@ -63,6 +65,8 @@ class Line:
         with client, behind:
             back.start()
             for part in parts(client):
+                if part.startswith((b"GET ", b"POST ")):
+                    self.asked.append(part.partition(b"\r\n")[0].decode())
                 if self._cut_after and part.startswith(self._cut_after):
                     asked.set()
                 behind.sendall(part)

@@ -13,13 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import patience
 from tests.contract.backends import ROOT, SkypilotCluster, SkypilotJobs
-from tests.integration.skypilot.late import late_answers
+from tests.integration.launching import wait_for
+from tests.integration.skypilot.late import (
+    changed_answers,
+    instead,
+    late_answers,
+    without_header,
+)
 from tests.integration.skypilot.line import line
 from torchx.specs import AppState
 
 import nemo_run as run
-from nemo_run._clients import skypilot as client
+from nemo_run._backends.skypilot import client, launches
 from nemo_run.exceptions import BackendUnavailableError
 
 pytestmark = [pytest.mark.slow, pytest.mark.skypilot, pytest.mark.timeout(1200)]
@@ -162,7 +169,7 @@ def test_a_job_and_its_log_go_on_while_its_cluster_is_made_ready_for_another(
             followed = pool.submit(cluster.lines, first, should_tail=True)
             second = cluster.schedule("true", name="second", setup="true", **own)
             seen = set()
-            deadline = time.monotonic() + 300
+            deadline = patience.deadline(300)
             while run.SkypilotExecutor.status(second)[1] is None:
                 assert time.monotonic() < deadline
                 status = cluster.status(first)
@@ -198,7 +205,7 @@ def test_an_executor_is_asked_for_its_job(
     assert (details()["job_id"], details()["status"].value) == (number, "RUNNING")
     with ThreadPoolExecutor(1) as pool:
         followed = pool.submit(executor.logs, app_id, None)
-        deadline = time.monotonic() + 300
+        deadline = patience.deadline(300)
         said = ""
         while "up\n" not in said:
             assert time.monotonic() < deadline
@@ -301,6 +308,65 @@ def test_a_job_is_launched_once_where_the_answer_comes_too_late(
     assert len(_launches(kind, app_id)) == 1
 
 
+@LAUNCHES
+def test_a_job_is_launched_once_where_the_answer_does_not_say_which_request_it_is(
+    skypilot_bed: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[SkypilotCluster],
+    launch: bytes,
+) -> None:
+    cluster = kind(tmp_path)
+    nameless = without_header(b"X-Skypilot-Request-ID")
+    with changed_answers(launch, nameless) as address, monkeypatch.context() as there:
+        there.setenv("SKYPILOT_API_SERVER_ENDPOINT", address)
+        app_id = cluster.in_new_process().schedule("echo once")
+    assert cluster.wait(app_id).state is AppState.SUCCEEDED
+    assert cluster.lines(app_id) == ["once\n"]
+    assert len(_launches(kind, app_id)) == 1
+
+
+ASKED = """\
+import pathlib, sys
+from tests.contract.backends import BACKENDS
+cluster = BACKENDS[sys.argv[1]](pathlib.Path(sys.argv[2]))
+status = cluster.scheduler.status_of(sys.argv[3])
+print(status.state.name, repr(status.message))
+"""
+
+
+ODD = [
+    (b"{}", b"200 OK", "could not queue"),
+    (b'[{"job": 1}]', b"200 OK", "cannot read"),
+    (b"null", b"200 OK", "cannot read"),
+    (b"<html>Sign in</html>", b"401 Unauthorized", "sky api login"),
+]
+
+
+@KINDS
+def test_odd_answers_say_nothing_about_a_job(
+    skypilot_bed: Path, tmp_path: Path, kind: type[SkypilotCluster]
+) -> None:
+    cluster = kind(tmp_path)
+    app_id = cluster.schedule("echo up; sleep 600")
+    cluster.wait_for_line(app_id, "up\n")
+    wait_for(lambda: cluster.scheduler.status_of(app_id).state is AppState.RUNNING, "its start")
+    for body, status, why in ODD:
+        with changed_answers(b"GET /api/", instead(body, status)) as address:
+            host = address.removeprefix("http://")
+            done = subprocess.run(
+                [sys.executable, "-c", ASKED, kind.name, str(tmp_path), app_id],
+                cwd=ROOT,
+                env={**os.environ, "SKYPILOT_API_SERVER_ENDPOINT": f"http://Ada:sesame-17@{host}"},
+                capture_output=True,
+                text=True,
+            )
+        assert done.stdout.startswith("RUNNING "), done.stdout + done.stderr
+        assert why in done.stdout
+        assert "sesame-17" not in done.stdout + done.stderr
+    cluster.cancel(app_id)
+
+
 ONCE = """\
 import pathlib, sys
 import nemo_run as run
@@ -324,7 +390,7 @@ def test_a_launch_whose_answer_is_lost_is_neither_repeated_nor_given_up(
             env={**os.environ, "SKYPILOT_API_SERVER_ENDPOINT": way.address},
         )
         # Nobody can be asked for so long that whoever launched it has to leave it at that.
-        deadline = time.monotonic() + 300
+        deadline = patience.deadline(300)
         while way.refused < 12:
             assert launcher.poll() is None
             assert time.monotonic() < deadline
@@ -364,7 +430,7 @@ def test_followed_logs_go_on_after_an_outage_in_which_the_job_has_ended(
         assert follower.stdout is not None
         assert follower.stdout.readline() == "up\n"
         way.cut()
-        deadline = time.monotonic() + 300
+        deadline = patience.deadline(300)
         while way.refused < 3:
             assert follower.poll() is None
             assert time.monotonic() < deadline
@@ -391,8 +457,8 @@ def test_logs_that_could_not_be_copied_are_read_from_the_cluster(
     assert (seen["state"], seen["lines"]) == ("SUCCEEDED", ["still there\n"])
 
 
-def _launches(kind: type[SkypilotCluster], app_id: str) -> list[client.SkyRequest]:
+def _launches(kind: type[SkypilotCluster], app_id: str) -> list[launches.SkyRequest]:
     """Return the launches of a job that the API server was asked for."""
     managed = kind is SkypilotJobs
     cluster = None if managed else os.environ["NEMO_RUN_TEST_SKYPILOT_CLUSTER"]
-    return client.requests_naming(cluster, app_id.rpartition("___")[2])
+    return launches.requests_naming(cluster, app_id.rpartition("___")[2])

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from tests.contract.backends import ROOT, SkypilotCluster, SkypilotJobs
+from tests.integration.skypilot.line import line
 from torchx.specs import AppState
 
 import nemo_run as run
-from nemo_run._clients import skypilot as client
+from nemo_run._backends.skypilot import client
 
 pytestmark = [pytest.mark.slow, pytest.mark.skypilot, pytest.mark.timeout(600)]
 
@@ -60,21 +61,39 @@ def test_what_cannot_be_had_is_said(kind: type[SkypilotCluster], tmp_path: Path)
 
 @KINDS
 def test_a_plan_starts_no_api_server(kind: type[SkypilotCluster], tmp_path: Path) -> None:
+    shown = _planned_through("http://127.0.0.1:9", kind, tmp_path)
+    assert "echo hi" in shown
+    assert "SkyPilot says" not in shown
+
+
+@KINDS
+def test_what_skypilot_says_of_a_plan_is_read_when_it_has_said_all(
+    kind: type[SkypilotCluster], tmp_path: Path
+) -> None:
+    with line() as way:
+        shown = _planned_through(way.address, kind, tmp_path)
+        asked = [request.split()[1].partition("?")[0] for request in way.asked]
+    since = asked[asked.index("/optimize") :]
+    assert "COST ($)" in shown
+    assert since.index("/api/get") < since.index("/api/stream")
+
+
+def _planned_through(endpoint: str, kind: type[SkypilotCluster], tmp_path: Path) -> str:
     code = (
         "import pathlib, sys; from tests.contract import backends; "
         "kind = getattr(backends, sys.argv[1]); "
-        "print(kind(pathlib.Path(sys.argv[2])).plan(['echo', 'hi']))"
+        "named = {'cluster_name': 'never-made'} if kind is backends.SkypilotCluster else {}; "
+        "print(kind(pathlib.Path(sys.argv[2])).plan(['echo', 'hi'], **named))"
     )
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code, kind.__name__, str(tmp_path)],
         cwd=ROOT,
-        env={**os.environ, "SKYPILOT_API_SERVER_ENDPOINT": "http://127.0.0.1:9"},
+        env={**os.environ, "SKYPILOT_API_SERVER_ENDPOINT": endpoint},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    assert "echo hi" in done.stdout
-    assert "SkyPilot says" not in done.stdout
+    return done.stdout
 
 
 def test_jobs_that_are_not_there() -> None:

@@ -18,15 +18,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests import patience
 from tests.contract.backends import ROOT, SkypilotCluster, SkypilotJobs
 from tests.integration.skypilot.late import late_answers
 from torchx.specs import AppState
 
 import nemo_run as run
-from nemo_run._clients import skypilot as client
+from nemo_run._backends.skypilot import client, launches
+from nemo_run._backends.skypilot.jobs import ref_of
 from nemo_run.core.execution.skypilot import split_app_id
 from nemo_run.exceptions import BackendError
-from nemo_run.run.torchx_backend.schedulers._skypilot import ref_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -155,7 +156,7 @@ def test_a_job_whose_launch_was_lost_with_the_api_server_is_known_and_can_be_can
     app_id = cluster.schedule("true", cluster_name=None, cpus=1, memory=1)
     name = _live_launch(cluster)
     sky("api", "stop")
-    deadline = time.monotonic() + 300
+    deadline = patience.deadline(300)
     status = cluster.status(app_id)
     # For a few seconds SkyPilot's client believes that the server is there.
     while status is not None and "cannot be reached" in status.message:
@@ -195,7 +196,7 @@ def test_a_launch_that_the_api_server_gave_up_is_not_called_cancelled(
 ) -> None:
     app_id = cluster.schedule("true", cluster_name=None, cpus=1, memory=1)
     name = _live_launch(cluster)
-    (request,) = client.live_launches(name)
+    (request,) = launches.live_launches(name)
     subprocess.run([sys.executable, "-c", GIVE_UP, request.id], check=True)
     status = cluster.status(app_id)
     assert status is not None
@@ -221,8 +222,8 @@ def test_a_job_that_waits_until_there_are_machines_can_be_cancelled(
         "true", cluster_name=None, retry_until_up=True, cpus=1, memory=1
     )
     name, _, _ = split_app_id(app_id)
-    deadline = time.monotonic() + 300
-    while "WAITING" not in [request.status for request in client.live_launches(name)]:
+    deadline = patience.deadline(300)
+    while "WAITING" not in [request.status for request in launches.live_launches(name)]:
         assert time.monotonic() < deadline, cluster.status(app_id)
         time.sleep(1)
     status = cluster.status(app_id)
@@ -236,7 +237,7 @@ def test_a_job_that_waits_until_there_are_machines_can_be_cancelled(
     status = cluster.status(app_id)
     assert status is not None
     assert status.state is AppState.CANCELLED
-    assert client.live_launches(name) == []
+    assert launches.live_launches(name) == []
     assert client.cluster_status(name) is None
     assert _left_of(name) == []
 
@@ -264,7 +265,7 @@ def test_a_managed_job_is_found_whose_launcher_was_killed_while_its_cluster_was_
     cluster = SkypilotJobs(tmp_path)
     launcher = subprocess.Popen([sys.executable, "-c", MANAGED, str(tmp_path)], cwd=ROOT)
     try:
-        deadline = time.monotonic() + 120
+        deadline = patience.deadline(120)
         while [job.status for job in client.managed_jobs()[:1]] != ["STARTING"]:
             assert time.monotonic() < deadline
             time.sleep(0.2)
@@ -360,11 +361,11 @@ def _unused() -> dict[str, str]:
 
 def _live_launch(cluster: SkypilotCluster) -> str:
     """Wait until a launch is going on, and return the name of its cluster."""
-    deadline = time.monotonic() + 120
+    deadline = patience.deadline(120)
     while time.monotonic() < deadline:
         for app_id in cluster.listed():
             name, _, _ = split_app_id(app_id)
-            if client.live_launches(name) and client.cluster_status(name) == "INIT":
+            if launches.live_launches(name) and client.cluster_status(name) == "INIT":
                 return name
         time.sleep(0.2)
     raise TimeoutError("nothing was launched")

@@ -141,7 +141,7 @@ def task() -> dict[str, Any]:
     import copy
 
     import nemo_run as run
-    from nemo_run.core.execution._skypilot_task import shown
+    from nemo_run._backends.skypilot.task import shown
 
     executor = run.SkypilotExecutor(
         cpus=4,
@@ -252,12 +252,14 @@ def test_what_skypilot_does_not_know_is_refused_before_anything_is_submitted(
 
 
 def raised() -> list[str]:
-    from nemo_run._clients._skypilot_sdk import asking
+    from nemo_run._backends.skypilot.sdk import asking
     from nemo_run.exceptions import BackendError, BackendUnavailableError
 
     said = []
     away = RuntimeError("Failed to start SkyPilot API server at http://127.0.0.1:46580")
-    for err in (Exception("no zip file"), RuntimeError("no cluster"), away, KeyError("a defect")):
+    odd = KeyError("an answer of another shape")
+    defect = ZeroDivisionError("a defect")
+    for err in (Exception("no zip file"), RuntimeError("no cluster"), away, odd, defect):
         try:
             with asking("download logs"):
                 raise err
@@ -265,10 +267,10 @@ def raised() -> list[str]:
             said.append("away")
         except BackendError as ours:
             said.append(ours.detail)
-        except KeyError:
-            said.append("KeyError")
+        except ZeroDivisionError:
+            said.append("a defect")
     return said
 
 
-def test_what_it_raises_is_told_from_defects(answers: dict[str, Any]) -> None:
-    assert answers["raised"] == ["no zip file", "no cluster", "away", "KeyError"]
+def test_what_it_raises_and_odd_answers_are_told_from_defects(answers: dict[str, Any]) -> None:
+    assert answers["raised"] == ["no zip file", "no cluster", "away", "away", "a defect"]

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests import patience
+
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
@@ -113,7 +115,7 @@ def wait_until(
     condition: Callable[[], object], what: str, *, timeout_s: float = 60, pause_s: float = 0.05
 ) -> None:
     """Return once ``condition()`` is true; say ``what`` did not come otherwise."""
-    deadline = time.monotonic() + timeout_s
+    deadline = patience.deadline(timeout_s)
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what} did not come within {timeout_s:g} s")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests import patience
 from tests.contract.backends import SlurmOverSsh
 from tests.integration.slurm.cluster import SlurmCluster
 from torchx.specs import AppState
@@ -71,7 +72,7 @@ class Jobs(SlurmOverSsh):
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
+    deadline = patience.deadline(timeout_s)
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"no {what} within {timeout_s:g} s")

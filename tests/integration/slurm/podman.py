@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests import patience
 from tests.integration.docker import images
 from tests.integration.slurm.daemons import owned_directory
 
@@ -63,7 +64,7 @@ class PodmanStore:
             env={**os.environ, **self.environment},
             input=stdin,
             capture_output=True,
-            timeout=120,
+            timeout=patience.seconds(120),
             check=False,
         )
         assert done.returncode == 0, done.stderr.decode("utf-8", "replace")

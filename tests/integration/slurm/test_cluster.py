@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import patience
 from tests.conftest import processes_with
 from tests.integration.slurm.cluster import SlurmCluster, temporary_cluster
 from tests.integration.slurm.daemons import wait_until
@@ -20,7 +21,9 @@ ROOT = Path(__file__).parents[3]
 
 def over_ssh(cluster: SlurmCluster, command: str) -> str:
     argv = ["ssh", "-F", str(cluster.sshd.ssh_config), "loop", command]
-    return subprocess.check_output(argv, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    return subprocess.check_output(
+        argv, text=True, stdin=subprocess.DEVNULL, timeout=patience.seconds(60)
+    )
 
 
 def test_jobs_run_on_all_nodes_and_see_their_gpus(slurm: SlurmCluster) -> None:

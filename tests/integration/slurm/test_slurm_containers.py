@@ -72,7 +72,7 @@ def test_variables_arrive_and_are_in_no_argument(jobs: ContainerJobs) -> None:
     wait = f"until [ -e {jobs.scratch}/go ]; do sleep 0.1; done"
     app_id = jobs.schedule(
         f'echo "$WORD $SLURM_JOB_ID ${{#API_TOKEN}}"; {wait}',
-        env={"WORD": "it's $HOME"},
+        env={"WORD": run.literal("it's $HOME")},
         env_vars={"API_TOKEN": secret},
         container_mounts=[f"{jobs.scratch}:{jobs.scratch}"],
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.contract.experiments import states
 from tests.integration.slurm.cluster import SlurmCluster
 from tests.integration.slurm.daemons import free_ports
 from tests.integration.slurm.jobs import Jobs, log_of, script, wait_until
@@ -18,6 +19,7 @@ from torchx.specs import AppState
 
 import nemo_run as run
 from nemo_run.core.execution.base import ExecutorMacros
+from nemo_run.core.execution.slurm import SlurmJobDetails
 from nemo_run.exceptions import ConfigError, JobFailedError, SubmitError
 
 pytestmark = pytest.mark.slow
@@ -109,13 +111,13 @@ class TestNodes:
         text = (
             "echo from $SLURM_PROCID; [ $SLURM_PROCID != 3 ] || { echo broken; exit 7; }; sleep 30"
         )
-        with (
-            pytest.raises(JobFailedError) as failure,
-            run.Experiment("rank", clean_mode=True, check=True) as exp,
-        ):
+        with run.Experiment("rank", clean_mode=True, check=False) as exp:
             executor = jobs.slurm_executor(nodes=2, ntasks_per_node=2, rank_logs=True)
             exp.add(script(text), executor=executor, name="job")
             exp.run()
+        print(exp.status(return_dict=True), jobs.engine_says(exp.jobs[0].handle.rpartition("/")[2]))
+        with pytest.raises(JobFailedError) as failure:
+            exp.raise_if_failed()
         assert failure.value.exit_code == 7
         assert re.search(r"task 3 on node\d", str(failure.value))
         assert list(failure.value.tail) == ["from 3\n", "broken\n"]
@@ -277,6 +279,21 @@ class TestOrder:
         app_id = exp.jobs[2].handle.rpartition("/")[2]
         assert jobs.wait(app_id, timeout_s=90).state is AppState.SUCCEEDED
 
+    @pytest.mark.parametrize("detach", [False, True])
+    def test_a_type_of_dependency_that_is_given_is_kept(self, jobs: Jobs, detach: bool) -> None:
+        executor = jobs.executor(dependency_type="afterany")
+        with run.Experiment("chain", executor=executor, clean_mode=True) as exp:
+            a = exp.add(script("sleep 3; exit 5"), name="a")
+            b = exp.add(script("echo b"), name="b", dependencies=[a])
+            exp.add(script("echo c"), name="c", dependencies=[b])
+            exp.run(detach=detach)
+            waiting = exp.jobs[1].handle.rpartition("/")[2]
+            if detach:
+                assert jobs.squeue(waiting, "%E").startswith("afterany:")
+        found = run.Experiment.from_id(exp._id)
+        found.wait()
+        assert states(found) == {"a": "FAILED", "b": "SUCCEEDED", "c": "SUCCEEDED"}
+
     def test_jobs_of_an_experiment_run_in_order(self, jobs: Jobs) -> None:
         mark = shlex.quote(str(jobs.scratch / "order"))
         with run.Experiment("order", executor=jobs.executor(), clean_mode=True, check=True) as exp:
@@ -284,6 +301,52 @@ class TestOrder:
             exp.add(script(f"echo b >>{mark}"), name="b", dependencies=[a])
             exp.run()
         assert (jobs.scratch / "order").read_text() == "a\nb\n"
+
+
+class TestNames:
+    def test_details_name_the_job_and_its_files(self, jobs: Jobs) -> None:
+        details = SlurmJobDetails(job_name="team-train", folder=str(jobs.scratch))
+        app_id = jobs.schedule("echo hello", job_details=details)
+        assert jobs.wait(app_id, timeout_s=90).state is AppState.SUCCEEDED
+        assert jobs.squeue(app_id, "%j") == "team-train"
+        assert (jobs.scratch / f"log-team-train_{app_id}_0.out").read_text() == "hello\n"
+        assert (jobs.scratch / f"sbatch_team-train_{app_id}.out").exists()
+        assert jobs.lines(app_id) == ["hello\n"]
+
+    @pytest.mark.parametrize("odd", ["a$word", "50% of %j", "x${SLURM_JOB_ID}", "it's `50%`"])
+    def test_titles_and_names_mean_nothing_to_slurm(self, jobs: Jobs, odd: str) -> None:
+        executor = jobs.slurm_executor(rank_logs="%" not in odd, ntasks_per_node=2)
+        executor.stderr_to_stdout = False
+        with run.Experiment(odd, executor=executor, clean_mode=True, check=True) as exp:
+            exp.add(script("echo rank $SLURM_PROCID; echo bad >&2"), name=odd)
+            exp.run()
+        scheduler, app_id = exp._runner.scheduler_of(exp.jobs[0].handle)
+        replicas = range(2 if executor.rank_logs else 1)
+        said = [line for rank in replicas for line in scheduler.log_iter(app_id, odd, rank)]
+        assert sorted(said) == ["bad\n", "bad\n", "rank 0\n", "rank 1\n"]
+        since = datetime.fromtimestamp(0)
+        assert list(scheduler.log_iter(app_id, odd, 0, since=since)) != []
+
+    @pytest.mark.parametrize("where", ["title", "name"])
+    def test_a_backslash_is_refused_before_anything_is_submitted(
+        self, jobs: Jobs, where: str
+    ) -> None:
+        names = {"title": "plain", "name": "plain", where: "a\\b"}
+        with run.Experiment(names["title"], executor=jobs.executor(), clean_mode=True) as exp:
+            exp.add(script("true"), name=names["name"])
+            with pytest.raises(ConfigError, match="means something else"):
+                exp.run()
+        assert jobs.submitted() == []
+
+    def test_the_parts_of_a_heterogeneous_job_have_their_positions(self, jobs: Jobs) -> None:
+        details = SlurmJobDetails(job_name="team-train")
+        executor = jobs.slurm_executor(
+            heterogeneous=True, job_details=details, wait_time_for_group_job=0
+        )
+        exp = jobs.run_group([script("echo one"), script("echo two")], executor, check=True)
+        number = exp.jobs[0].handle.rpartition("/")[2]
+        assert jobs.squeue(number, "%j").split() == ["team-train-0", "team-train-1"]
+        assert [log_of(exp, f"group-{n}") for n in range(2)] == [["one\n"], ["two\n"]]
 
 
 class TestComingBack:

@@ -46,7 +46,7 @@ def test_rm_leaves_them_unless_told_otherwise(slurm: SlurmCluster, tmp_path: Pat
     id = launched(tmp_path)
     there = tmp_path / "cluster" / "left" / id
     shown = commands.nemorun("experiment", "rm", id, "--dryrun", cwd=tmp_path)
-    assert shown.lines == [f"Not removed: {id}", f"Left directory {there} on root@loop"]
+    assert shown.lines == [f"Would remove {id}", f"Would leave directory {there} on root@loop"]
     done = commands.nemorun("experiment", "rm", id, "--yes", "--remote", cwd=tmp_path)
     assert done.lines == [f"Removed {id}", f"Removed directory {there} on root@loop"]
     assert not there.exists()

@@ -11,8 +11,8 @@ from tests.integration.slurm.jobs import Jobs, script, wait_until
 from torchx.specs import AppState
 
 import nemo_run as run
-from nemo_run._records import JobStore
-from nemo_run.run._conductor import Conductor
+from nemo_run._experiments.conductor.loop import Conductor
+from nemo_run._jobs.store import JobStore
 
 pytestmark = pytest.mark.slow
 

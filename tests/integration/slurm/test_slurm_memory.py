@@ -9,7 +9,7 @@ import pytest
 from tests.integration.slurm.jobs import Jobs, wait_until
 from torchx.specs import AppState, is_terminal
 
-from nemo_run.core.execution._slurm_batch import STATE_DIR
+from nemo_run._backends.slurm.batch import STATE_DIR
 
 pytestmark = pytest.mark.slow
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
 import subprocess
 import threading
 from collections.abc import Callable
@@ -16,10 +14,11 @@ from tests.integration.launching import launch, start, write
 from tests.integration.slurm.chaos import ChaosProxy
 from tests.integration.slurm.cluster import SlurmCluster
 from tests.integration.slurm.jobs import Jobs, log_of, script, wait_until
+from tests.integration.slurm.slow import SlowSbatch
 from torchx.specs import AppState
 
 import nemo_run as run
-from nemo_run._clients import slurm as client
+from nemo_run._backends.slurm import remote
 
 pytestmark = pytest.mark.slow
 
@@ -27,27 +26,6 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(params=["slurm", "bare_slurm"], ids=["accounting", "without-accounting"])
 def jobs(request: pytest.FixtureRequest, tmp_path: Path) -> Jobs:
     return Jobs(request.getfixturevalue(request.param), tmp_path)
-
-
-class SlowSbatch:
-    """An ``sbatch`` as on a busy cluster: it takes a while before or after it has done its work.
-
-    ``command`` puts it first on a PATH. ``reached`` tells whether the while has begun.
-    """
-
-    def __init__(self, directory: Path, moment: str) -> None:
-        directory.mkdir()
-        self._mark = directory / "reached"
-        wait = f"touch {shlex.quote(str(self._mark))}; sleep 2"
-        real = f'{shutil.which("sbatch")} "$@"; code=$?'
-        lines = [wait, real] if moment == "before" else [real, wait]
-        program = directory / "sbatch"
-        program.write_text("\n".join(["#!/bin/sh", *lines, "exit $code", ""]))
-        program.chmod(0o755)
-        self.command = f"export PATH={shlex.quote(str(directory))}:$PATH"
-
-    def reached(self) -> bool:
-        return self._mark.exists()
 
 
 @pytest.fixture(params=["before", "after"])
@@ -160,7 +138,7 @@ class TestCode:
     def test_it_may_take_longer_than_a_command_may(
         self, executor: run.SlurmExecutor, proxy: ChaosProxy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(client, "TIMEOUT_S", 3.0)
+        monkeypatch.setattr(remote, "TIMEOUT_S", 3.0)
         proxy.delay_s = 0.2  # for each block of at most 64 kilobytes: twelve seconds in all
         assert self.ran(executor) == ["4000000\n"]
 

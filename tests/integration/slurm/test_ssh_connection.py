@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from tests import patience
 from tests.integration.slurm.chaos import ChaosProxy
 from tests.integration.slurm.daemons import free_ports, is_listening, wait_until
 from tests.integration.slurm.sshd import ALIAS, Sshd, temporary_sshd
@@ -61,7 +62,7 @@ def while_running(
     thread.start()
     wait_until(started.exists, "the start of the command")
     then()
-    thread.join(60)
+    thread.join(patience.seconds(60))
     assert not thread.is_alive(), "the command is still waited for"
     assert not (tmp_path / "ended").exists()
     (error,) = raised
@@ -232,7 +233,7 @@ class TestLost:
     def test_a_connection_whose_process_was_killed_is_replaced(self, sshd: Sshd) -> None:
         tunnel = tunnel_to(sshd)
         tunnel.run("true")
-        pid = tunnel._connection.master_pid()
+        pid = tunnel.session.connection.master_pid()
         assert pid is not None
         os.kill(pid, 9)
         assert tunnel.run("echo x").stdout == "x\n"
@@ -261,7 +262,7 @@ class TestLost:
         begin = time.monotonic()
         error = while_running(tunnel, tmp_path, proxy.cut)
         assert isinstance(error, ConnectionLostError)
-        assert time.monotonic() - begin < 20
+        assert time.monotonic() - begin < patience.seconds(20)
         assert tunnel.run("echo again").stdout == "again\n"
 
     def test_silence_is_noticed_by_keep_alive_messages(
@@ -470,16 +471,35 @@ def test_what_is_put_before_commands_is_run_in_the_same_shell(sshd: Sshd) -> Non
     assert tunnel.run("echo no", warn=True).stdout == ""
 
 
-def test_a_command_can_talk_to_the_user_at_a_terminal(sshd: Sshd) -> None:
+@pytest.mark.parametrize("kind", ["SSHTunnel", "LocalTunnel"])
+def test_a_command_can_talk_to_the_user_at_a_terminal(sshd: Sshd, kind: str) -> None:
+    where = f"host={ALIAS!r}, user={sshd.user!r}, " if kind == "SSHTunnel" else ""
     script = (
         "import nemo_run as run; "
-        f"t = run.SSHTunnel(host={ALIAS!r}, user={sshd.user!r}, job_dir='/x'); "
-        "r = t.run('echo who; read name; echo hello $name; exit 4', pty=True, warn=True); "
-        "print('ended', r.exited)"
+        f"t = run.{kind}({where}job_dir='/x'); "
+        "r = t.run('echo who; read name; echo hello $name; tty; exit 4', "
+        "pty=True, hide=False, warn=True); "
+        "print('ended', r.exited, 'hello me' in r.stdout)"
     )
     said = at_terminal([sys.executable, "-c", script], {b"who": b"me\n"})
     assert b"hello me" in said
-    assert b"ended 4" in said
+    assert b"/dev/" in said
+    assert b"ended 4 True" in said
+
+
+def test_keys_are_for_the_command_at_the_terminal_and_ours_again_afterwards(sshd: Sshd) -> None:
+    script = (
+        "import nemo_run as run; "
+        f"t = run.SSHTunnel(host={ALIAS!r}, user={sshd.user!r}, job_dir='/x'); "
+        "asks = 'trap \"echo caught; exit 7\" INT; echo go; while :; do sleep 0.1; done'; "
+        "r = t.run(asks, pty=True, hide=False, warn=True); "
+        "print('ended', r.exited); print('then', input('next? '))"
+    )
+    answers = {b"go\r\n": b"\x03", b"next? ": b"typed\n"}
+    said = at_terminal([sys.executable, "-c", script], answers)
+    assert b"caught" in said
+    assert b"ended 7" in said
+    assert b"then typed" in said
 
 
 def test_what_login_shells_print_by_themselves_is_not_taken_for_a_file(
