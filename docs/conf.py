@@ -29,4 +29,9 @@ autodoc2_hidden_objects = {"private", "dunder"}
 autodoc2_docstring_parser_regexes = [(".*", "google_sections")]
 autodoc2_sort_names = False
 # What starts with an underscore may change without notice.
-autodoc2_skip_module_regexes = [r".*\._.*"]
+autodoc2_skip_module_regexes = [
+    r".*\._.*",
+    # Rooms of the command line: what is public of them is in cli.api, cli.cli_parser and cli.lazy.
+    r".*\.cli\.(commands|experiments|registry|terminal|values)(\..*)?",
+    r".*\.cli\.lazy\..*",
+]

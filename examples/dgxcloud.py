@@ -14,7 +14,9 @@ import nemo_run as run
 
 TRAIN = """\
 import os
-print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"])
+# In one piece: print() would write words and line end one by one here, and torchrun, which prints
+# what it finds in the files of the ranks, might put another rank's words between them.
+os.write(1, f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}\\n".encode())
 """
 
 

@@ -1,6 +1,6 @@
 """A group: tasks that start together, and end together when one of them fails.
 
-A server is tested by a client that finds a mistake; nobody has to remember to stop the server.
+A server is tested by a client that finds a mistake; the server ends with the group.
 """
 
 import sys

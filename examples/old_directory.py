@@ -17,6 +17,7 @@ def main(title: str) -> None:
     print("tasks:", ", ".join(type(task).__name__ for task in again.tasks))
     with again:
         again.run()
+    print("now:", {job.id: job.state.name for job in again.jobs})
     print("runs:", len(run.Experiment.catalog(title)))
 
 

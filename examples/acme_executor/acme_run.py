@@ -6,7 +6,7 @@ its own, and ``<job_dir>/acme/<native id>`` holds what is known of it:
     log         standard output and standard error, in order
     lock        held by the job while any process of it lives
     pid         the job's process group
-    cancelled   somebody asked for its end
+    cancelled   a user asked for its end
     exit_code   written when the job's program has ended
 """
 
@@ -141,7 +141,7 @@ class AcmeScheduler(SchedulerMixin[AcmeExecutor, AcmeRequest], Scheduler[dict[st
                     operation="submit",
                     detail=str(err),
                 ) from err
-        # Its end is read from a file, by whoever asks; the kernel may forget it when we end.
+        # Its end is read from a file; the kernel may forget it when we end.
         process.returncode = 0
         return _ref(request.native_id, request.directory)
 
