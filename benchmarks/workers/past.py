@@ -14,7 +14,7 @@ from pathlib import Path
 
 import nemo_run as run
 from benchmarks.workers._answer import answer
-from nemo_run._records import JobStore
+from nemo_run._jobs.store import JobStore
 
 
 def main() -> None:
