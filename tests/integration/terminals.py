@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -16,6 +17,12 @@ from pathlib import Path
 from tests.integration.launching import wait_for
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def _own_terminal() -> None:
+    """Have Ctrl-C and hanging up reach the process, also where the tests run under nohup."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class Terminal:
@@ -33,8 +40,7 @@ class Terminal:
             stderr=theirs,
             env={**os.environ, "TERM": "xterm", "COLUMNS": "", "LINES": ""},
             start_new_session=True,
-            # Ctrl-C and hanging up reach those whose terminal it is.
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_own_terminal,
         )
         os.close(theirs)
         self._read = b""

@@ -18,6 +18,7 @@ from tests.emulators.http import Request, Response
 from tests.emulators.processes import PATH, Container
 
 PROTOCOL = "v4.channel.k8s.io"
+CLOSE_TIMEOUT_S = 10.0
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _STDIN, _STDOUT, _STDERR, _STATUS = range(4)
 _BINARY, _CLOSE, _PING, _PONG = 2, 8, 9, 10
@@ -124,7 +125,8 @@ class _Session:
         ]
         for reader in readers:
             reader.start()
-        threading.Thread(target=self._feed, daemon=True).start()
+        feeder = threading.Thread(target=self._feed, daemon=True)
+        feeder.start()
         with contextlib.suppress(OSError):
             self._frames.ping(b"still there?")  # as what is between us and a server may
         code = process.wait()
@@ -140,6 +142,9 @@ class _Session:
         with contextlib.suppress(OSError):
             self._frames.send(bytes([_STATUS]) + json.dumps(status).encode())
             self._frames.close()
+        # The handshake ends with the client's close. With input unread, the kernel would reset the
+        # connection instead, and the client could lose what it was sent last.
+        feeder.join(CLOSE_TIMEOUT_S)
 
     def _copy(self, channel: int, stream) -> None:
         with stream, contextlib.suppress(OSError):
